@@ -1,0 +1,79 @@
+"""The exact accounting of Gaussian noise.
+
+A Gaussian mechanism of L2 sensitivity D and standard deviation sigma is mu-GDP with mu = D / sigma, and its privacy profile is
+
+    delta(epsilon) = Phi(a) - e^epsilon Phi(b),   a = mu/2 - epsilon/mu,   b = -mu/2 - epsilon/mu       [Balle18, Thm. 8]
+
+Since phi(a) = e^epsilon phi(b), this is phi(a) (m(-a) - m(-b)) with the Mills ratio m(x) = Phi(-x)/phi(x): the form used here,
+which neither overflows nor cancels. The two inverses round to the safe side: the mu returned never gives more than delta,
+the epsilon returned is never too small.
+"""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+from confide.errors import InvalidParameter
+
+_SQRT_2PI = math.sqrt(2 * math.pi)
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """The smallest delta for which mu-GDP implies (epsilon, delta)-DP."""
+    if not epsilon >= 0:
+        raise InvalidParameter(f"epsilon must be non-negative, got epsilon={epsilon}")
+    if not mu >= 0:
+        raise InvalidParameter(f"mu must be non-negative, got mu={mu}")
+    if mu == 0 or epsilon == math.inf:
+        return 0.0
+    if mu == math.inf:
+        return 1.0
+    a, b = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+    density = math.exp(-a * a / 2) / _SQRT_2PI
+    if a <= 0:
+        return density * (_mills(-a) - _mills(-b))
+    return 0.5 * math.erfc(-a / math.sqrt(2)) - density * _mills(-b)
+
+
+@lru_cache(maxsize=4096)
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """The largest mu for which mu-GDP implies (epsilon, delta)-DP."""
+    if not (epsilon >= 0 and math.isfinite(epsilon)):
+        raise InvalidParameter(f"epsilon must be non-negative and finite, got epsilon={epsilon}")
+    if not 0 < delta < 1:
+        raise InvalidParameter(f"delta must be in (0, 1) for Gaussian noise, got delta={delta}; delta=0 needs Laplace noise")
+    low, _ = _bisect(lambda mu: gaussian_delta(epsilon, mu) > delta, 1e-300, 1e10)
+    return low
+
+
+@lru_cache(maxsize=4096)
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The smallest epsilon for which mu-GDP implies (epsilon, delta)-DP."""
+    if not 0 <= delta < 1:
+        raise InvalidParameter(f"delta must be in [0, 1), got delta={delta}")
+    if gaussian_delta(0.0, mu) <= delta:
+        return 0.0
+    if delta == 0 or mu == math.inf:
+        return math.inf
+    enough = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-300  # the tail bound of the privacy loss
+    _, high = _bisect(lambda epsilon: gaussian_delta(epsilon, mu) <= delta, min(1e-300, enough), 2 * enough)
+    return high
+
+
+def _mills(x: float) -> float:
+    from scipy.special import erfcx
+
+    return math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))
+
+
+def _bisect(true_above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """Neighbouring floats (or nearly) around the point where `true_above` turns true; geometric, so that scale does not matter."""
+    while high / low > 1 + 1e-14:
+        middle = math.sqrt(low) * math.sqrt(high)
+        if middle <= low or middle >= high:
+            break
+        if true_above(middle):
+            high = middle
+        else:
+            low = middle
+    return low, high

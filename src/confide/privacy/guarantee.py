@@ -1,0 +1,74 @@
+"""What is promised for a whole stream of releases, carried by every one of them."""
+
+from dataclasses import dataclass, replace
+
+from confide.errors import InvalidParameter, PromiseBroken
+from confide.privacy.loss import NO_PRIVACY, ApproxDP, Loss
+from confide.privacy.request import NoPrivacy, Relation, Request, Trust
+
+SLACK = 1e-9  # relative: what rounding in the accounting may add up to
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """Everything released for `users` users, read together, loses at most `loss` about any one of them.
+
+    A guarantee whose loss exceeds its request cannot be made: printed constants that do not deliver their nominal epsilon are
+    refused with the epsilon they really give.
+    """
+
+    loss: Loss
+    request: Request
+    trust: Trust
+    users: int
+    source: str  # fast | secure: see mechanisms/sources.py
+    times: int = 1  # for a person who took part so many times
+
+    def __post_init__(self) -> None:
+        if self.times == 1 and self.epsilon > self.request.epsilon * (1 + SLACK):
+            raise PromiseBroken(
+                f"this noise gives epsilon={self.epsilon:.6g} at delta={self.delta:g}, more than the epsilon={self.request.epsilon:g} asked for"
+            )
+
+    @property
+    def delta(self) -> float:
+        """The delta asked for; more only where k times an (epsilon, delta) loss has a larger one."""
+        return max(self.request.delta, self.loss.delta) if isinstance(self.loss, ApproxDP) else self.request.delta
+
+    @property
+    def epsilon(self) -> float:
+        """What the noise really gives at `delta`, not what was asked for."""
+        return self.loss.epsilon_at(self.delta)
+
+    @property
+    def relation(self) -> Relation:
+        return self.request.relation
+
+    def participations(self, k: int) -> "Guarantee":
+        """What the promise means for a person who came k times (a group of k records, whatever they have in common)."""
+        if k < 1:
+            raise InvalidParameter(f"k must be at least 1, got k={k}")
+        return replace(self, loss=self.loss.group(k), times=self.times * k)
+
+    def __str__(self) -> str:
+        if self.trust is Trust.NONE:
+            return f"NO PRIVACY, {self.users} users"
+        name = {Trust.CENTRAL: "CentralDP", Trust.JOINT: "JointDP", Trust.LOCAL: "LocalDP"}[self.trust]
+        person = f", a person who comes {self.times} times" if self.times > 1 else ""
+        neighbours = {Relation.REPLACE: "replace one user", Relation.NULL: "one user contributes zero"}[self.relation]
+        return f"{name}(epsilon={self.epsilon:.6g}, delta={self.delta:g}), {neighbours}{person}, {self.users} users, {self.source} noise"
+
+
+def no_guarantee(users: int) -> Guarantee:
+    """The guarantee of a baseline that adds no noise: none, and it says so."""
+    return Guarantee(NO_PRIVACY, NoPrivacy(), Trust.NONE, users, "none")
+
+
+def billboard(guarantee: Guarantee) -> Guarantee:
+    """Joint privacy, derived from the privacy of what is published [Hsu16, Lemma 2.1].
+
+    If everything that is published is private in the central sense, and each user's actions are a function of what is
+    published and of that user's own data, then the actions of all OTHER users are private for every user, with the same
+    loss. A local guarantee is stronger already; no guarantee stays none.
+    """
+    return replace(guarantee, trust=Trust.JOINT) if guarantee.trust is Trust.CENTRAL else guarantee

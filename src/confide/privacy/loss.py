@@ -1,0 +1,136 @@
+"""How much a mechanism reveals, in its native currency; (epsilon, delta) only at the edge.
+
+`epsilon_at` and `delta_at` are the exact privacy profile of the worst mechanism with that loss: the Gaussian one for
+`GaussianDP`, randomised response (that fails openly with probability delta) for `PureDP` and `ApproxDP` [Kairouz15, Thm. 3.1].
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from confide.errors import InvalidParameter
+from confide.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
+from confide.privacy.request import Request
+
+
+def _require(holds: bool, expected: str, **got: float) -> None:
+    if not holds:
+        raise InvalidParameter(f"{expected}, got " + ", ".join(f"{name}={value}" for name, value in got.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianDP:
+    """mu-Gaussian differential privacy: no harder to tell apart than N(0, 1) and N(mu, 1) [Dong22]."""
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        _require(self.mu >= 0, "mu must be non-negative", mu=self.mu)
+
+    def epsilon_at(self, delta: float) -> float:
+        return gaussian_epsilon(self.mu, delta)
+
+    def delta_at(self, epsilon: float) -> float:
+        return gaussian_delta(epsilon, self.mu)
+
+    def group(self, k: int) -> "GaussianDP":
+        """The loss for k records together: the sensitivity is k times as large."""
+        return GaussianDP(k * self.mu)
+
+
+@dataclass(frozen=True, slots=True)
+class ApproxDP:
+    """(epsilon, delta)-differential privacy, nothing more being known of the mechanism."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        _require(self.epsilon >= 0, "epsilon must be non-negative", epsilon=self.epsilon)
+        _require(0 <= self.delta <= 1, "delta must be in [0, 1]", delta=self.delta)
+
+    def epsilon_at(self, delta: float) -> float:
+        if delta < self.delta:
+            return math.inf
+        if self.epsilon == math.inf or self.delta == 1:
+            return 0.0 if delta == 1 else self.epsilon
+        share = (delta - self.delta) / (1 - self.delta)  # of the randomised response's delta(0)
+        # e^eps = e^epsilon - share (1 + e^epsilon), written so that a large epsilon does not overflow
+        kept = 1 - share * (1 + math.exp(-self.epsilon))
+        return max(0.0, self.epsilon + math.log(kept)) if kept > 0 else 0.0
+
+    def delta_at(self, epsilon: float) -> float:
+        if epsilon >= self.epsilon:
+            return self.delta
+        gap = -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon))
+        return self.delta + (1 - self.delta) * gap
+
+    def group(self, k: int) -> "ApproxDP":
+        """The loss for k records together: a chain of k neighbours, delta growing by e^epsilon at each."""
+        exponents = (min(i * self.epsilon, 700.0) for i in range(k))
+        return ApproxDP(k * self.epsilon, min(1.0, self.delta * sum(math.exp(x) for x in exponents)) if self.delta else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PureDP:
+    """epsilon-differential privacy. `PureDP(inf)` is no privacy."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        _require(self.epsilon >= 0, "epsilon must be non-negative", epsilon=self.epsilon)
+
+    def epsilon_at(self, delta: float) -> float:
+        return ApproxDP(self.epsilon, 0.0).epsilon_at(delta)
+
+    def delta_at(self, epsilon: float) -> float:
+        return ApproxDP(self.epsilon, 0.0).delta_at(epsilon)
+
+    def group(self, k: int) -> "PureDP":
+        return PureDP(k * self.epsilon)
+
+
+Loss = GaussianDP | PureDP | ApproxDP
+NO_PRIVACY = PureDP(math.inf)
+
+
+def loss_for(request: Request) -> GaussianDP | PureDP:
+    """The largest loss that keeps the request, in the currency of the noise that serves it: Gaussian, or Laplace at delta = 0."""
+    if request.delta > 0:
+        return GaussianDP(gaussian_mu(request.epsilon, request.delta))
+    return PureDP(request.epsilon)
+
+
+def compose(losses: Iterable[Loss], *, delta: float = 0.0) -> Loss:
+    """What all mechanisms reveal together, also when each was chosen after seeing the others' answers (losses fixed in advance).
+
+    Gaussian losses stay Gaussian (root of the sum of squares) and pure ones pure (sum). Anything mixed, or approximate, becomes
+    the (epsilon, delta) that `dp-accounting`'s privacy loss distributions give at the `delta` asked for.
+    """
+    parts = list(losses)
+    gaussian = [loss for loss in parts if isinstance(loss, GaussianDP)]
+    pure = [loss for loss in parts if isinstance(loss, PureDP)]
+    if len(gaussian) == len(parts):
+        return GaussianDP(math.hypot(*(loss.mu for loss in gaussian)))
+    if len(pure) == len(parts):
+        return PureDP(math.fsum(loss.epsilon for loss in pure))
+    if len(parts) == 1:
+        return parts[0]
+    return ApproxDP(_pld_epsilon(parts, delta), delta)
+
+
+def _pld_epsilon(parts: list[Loss], delta: float) -> float:
+    from dp_accounting.pld import common
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    total = pld.identity()
+    mu = math.hypot(*(loss.mu for loss in parts if isinstance(loss, GaussianDP)))
+    if mu == math.inf or any(not isinstance(loss, GaussianDP) and loss.epsilon == math.inf for loss in parts):
+        return math.inf
+    if mu > 0:
+        total = total.compose(pld.from_gaussian_mechanism(1 / mu))
+    for loss in parts:
+        if not isinstance(loss, GaussianDP) and (loss.epsilon > 0 or loss.delta_at(loss.epsilon) > 0):
+            total = total.compose(pld.from_privacy_parameters(common.DifferentialPrivacyParameters(loss.epsilon, loss.delta_at(loss.epsilon))))
+    return float(total.get_epsilon_for_delta(delta))
+

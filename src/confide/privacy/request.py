@@ -1,0 +1,87 @@
+"""What a user of confide asks for."""
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from confide.errors import InvalidParameter
+
+
+class Relation(enum.StrEnum):
+    """Which streams are neighbours. The unit is always one user's whole trajectory."""
+
+    NULL = "null"  # the user contributes zero, and keeps the slot in the stream
+    REPLACE = "replace"  # the user is somebody else
+
+
+class Trust(enum.StrEnum):
+    """Whom a user must trust with the raw data, and against whom the promise holds."""
+
+    NONE = "none"  # no promise
+    CENTRAL = "central"  # the curator sees the data; what is published protects the user
+    JOINT = "joint"  # the curator sees the data; what all OTHER users see protects the user
+    LOCAL = "local"  # nobody but the user's own device sees the data
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    epsilon: float
+    delta: float = 0.0
+    relation: Relation = Relation.REPLACE
+
+    trust: ClassVar[Trust]
+
+    def __post_init__(self) -> None:
+        if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
+            raise InvalidParameter(f"epsilon must be positive and finite, got epsilon={self.epsilon}")
+        if not 0 <= self.delta < 1:
+            raise InvalidParameter(f"delta must be in [0, 1), got delta={self.delta}")
+        object.__setattr__(self, "relation", parse_relation(self.relation))
+
+
+@dataclass(frozen=True, slots=True)
+class CentralDP(_Request):
+    """What is published reveals (almost) nothing about any one user; the curator holds the data. delta = 0 asks for pure DP."""
+
+    trust: ClassVar[Trust] = Trust.CENTRAL
+
+
+@dataclass(frozen=True, slots=True)
+class JointDP(_Request):
+    """What all other users see (their actions) reveals (almost) nothing about a user; the user's own actions may."""
+
+    trust: ClassVar[Trust] = Trust.JOINT
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDP(_Request):
+    """The data leave the user's device only after noise; there is no curator to trust. Knows `replace` only."""
+
+    trust: ClassVar[Trust] = Trust.LOCAL
+
+    def __post_init__(self) -> None:
+        _Request.__post_init__(self)
+        if self.relation is not Relation.REPLACE:
+            raise InvalidParameter('relation must be "replace" under LocalDP: a device that sends nothing is seen to send nothing')
+
+
+@dataclass(frozen=True, slots=True)
+class NoPrivacy:
+    """No promise at all: the non-private baseline."""
+
+    epsilon: ClassVar[float] = math.inf
+    delta: ClassVar[float] = 0.0
+    relation: ClassVar[Relation] = Relation.REPLACE
+    trust: ClassVar[Trust] = Trust.NONE
+
+
+Request = CentralDP | JointDP | LocalDP | NoPrivacy
+
+
+def parse_relation(value: "Relation | str") -> Relation:
+    try:
+        return Relation(value)
+    except ValueError:
+        choices = " or ".join(f'"{r.value}"' for r in Relation)
+        raise InvalidParameter(f"relation must be {choices}, got {value!r}") from None
