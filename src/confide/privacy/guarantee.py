@@ -1,5 +1,6 @@
 """What is promised for a whole stream of releases, carried by every one of them."""
 
+import math
 from dataclasses import dataclass, replace
 
 from confide.errors import InvalidParameter, PromiseBroken
@@ -27,13 +28,15 @@ class Guarantee:
     def __post_init__(self) -> None:
         if self.times == 1 and self.epsilon > self.request.epsilon * (1 + SLACK):
             raise PromiseBroken(
-                f"this noise gives epsilon={self.epsilon:.6g} at delta={self.delta:g}, more than the epsilon={self.request.epsilon:g} asked for"
+                f"this noise gives epsilon={self.epsilon:.6g} at delta={self.delta:g}, "
+                f"more than the epsilon={self.request.epsilon:g} asked for"
             )
 
     @property
     def delta(self) -> float:
-        """The delta asked for; more only where k times an (epsilon, delta) loss has a larger one."""
-        return max(self.request.delta, self.loss.delta) if isinstance(self.loss, ApproxDP) else self.request.delta
+        """The delta asked for; more only for a person who came several times under an (epsilon, delta) loss."""
+        grows = self.times > 1 and isinstance(self.loss, ApproxDP)
+        return max(self.request.delta, self.loss.delta_at(math.inf)) if grows else self.request.delta
 
     @property
     def epsilon(self) -> float:

@@ -130,7 +130,7 @@ def _pld_epsilon(parts: list[Loss], delta: float) -> float:
     if mu > 0:
         total = total.compose(pld.from_gaussian_mechanism(1 / mu))
     for loss in parts:
-        if not isinstance(loss, GaussianDP) and (loss.epsilon > 0 or loss.delta_at(loss.epsilon) > 0):
-            total = total.compose(pld.from_privacy_parameters(common.DifferentialPrivacyParameters(loss.epsilon, loss.delta_at(loss.epsilon))))
+        if not isinstance(loss, GaussianDP):
+            parameters = common.DifferentialPrivacyParameters(loss.epsilon, loss.delta_at(loss.epsilon))
+            total = total.compose(pld.from_privacy_parameters(parameters))
     return float(total.get_epsilon_for_delta(delta))
-

@@ -63,7 +63,9 @@ class LocalDP(_Request):
     def __post_init__(self) -> None:
         _Request.__post_init__(self)
         if self.relation is not Relation.REPLACE:
-            raise InvalidParameter('relation must be "replace" under LocalDP: a device that sends nothing is seen to send nothing')
+            raise InvalidParameter(
+                'relation must be "replace" under LocalDP: a device that sends nothing is seen to send nothing'
+            )
 
 
 @dataclass(frozen=True, slots=True)

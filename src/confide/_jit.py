@@ -1,0 +1,17 @@
+"""numba's njit with its cache, where there is a place to write one."""
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar, cast
+
+import numba
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def njit(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile on first use and keep the result on disk; in a read-only installation compile anew in every process."""
+    try:
+        return cast(Callable[P, R], numba.njit(cache=True)(function))
+    except RuntimeError:  # "no locator available": neither the package nor the home folder is writable
+        return cast(Callable[P, R], numba.njit(function))

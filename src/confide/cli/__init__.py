@@ -1,0 +1,61 @@
+"""The command line: thin. Parse, call the library, print a table or JSON.
+
+Everything heavy is imported inside the commands, so that `confide --help` is instant.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from confide import __version__
+from confide.cli import audit, calibrate, ledger, verify
+from confide.errors import ConfideError
+
+app = typer.Typer(
+    name="confide",
+    help="Reinforcement learning that keeps its users' secrets.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("calibrate")(calibrate.calibrate)
+app.command("audit")(audit.audit)
+app.command("verify")(verify.verify)
+app.add_typer(ledger.app, name="ledger")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"confide {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Errors are one line on standard error and exit code 2; no traceback."""
+    try:
+        code = app(arguments, standalone_mode=False)
+    except ConfideError as error:
+        _fail(str(error))
+    except typer.TyperException as error:
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        if message:
+            _fail(message)
+        sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str) -> None:
+    print("error: " + " ".join(message.split()), file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,102 @@
+"""confide ledger: make a privacy budget, and see what is left of it."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from confide.privacy.ledger import Account, Spend
+
+app = typer.Typer(name="ledger", help="Keep a privacy budget in a file.", no_args_is_help=True)
+
+File = Annotated[Path, typer.Argument(help="The ledger's file.", show_default=False)]
+
+
+@app.command()
+def init(
+    path: File,
+    epsilon: Annotated[float, typer.Option(help="The total epsilon.", show_default=False)],
+    delta: Annotated[float, typer.Option(help="The total delta; with 0 there is no Gaussian noise.", show_default=False)],
+    relation: Annotated[str, typer.Option(help="Who counts as a neighbour: replace or null.")] = "replace",
+    others_epsilon: Annotated[float, typer.Option(help="Of the total, set aside for noise that is not Gaussian.")] = 0.0,
+    others_delta: Annotated[float, typer.Option(help="Of the total, set aside for noise that is not Gaussian.")] = 0.0,
+) -> None:
+    """Make a ledger. The totals are fixed for good, and an existing file is never overwritten."""
+    from confide.privacy.ledger import Ledger
+
+    ledger = Ledger.init(
+        path, epsilon=epsilon, delta=delta, relation=relation, others_epsilon=others_epsilon, others_delta=others_delta
+    )
+    typer.echo(f"made {path}: {_total(ledger.account)}")
+
+
+@app.command()
+def show(path: File, as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False) -> None:
+    """Every spend, and what is left."""
+    from confide.privacy.ledger import Ledger
+
+    ledger = Ledger(path)
+    account, spends = ledger.account, ledger.spends
+    if as_json:
+        typer.echo(json.dumps(_record(account, spends), indent=2))
+        return
+    if spends:
+        _print_table(spends)
+    spent = account.spent
+    parts = f"mu={spent.mu:.6g} of Gaussian noise and (epsilon={spent.epsilon:.6g}, delta={spent.delta:.6g}) of other noise"
+    typer.echo(f"total: {_total(account)}")
+    typer.echo(f"spent: epsilon={account.epsilon:.6g} at delta={account.total.delta:g} in {len(spends)} releases: {parts}")
+    typer.echo(f"left:  {account.left}")
+
+
+def _total(account: "Account") -> str:
+    total = account.total
+    aside = f", of it (epsilon={total.others_epsilon:g}, delta={total.others_delta:g}) set aside for noise that is not Gaussian"
+    set_aside = total.others_epsilon > 0 or total.others_delta > 0
+    return f"epsilon={total.epsilon:g} at delta={total.delta:g}, relation {total.relation}" + (aside if set_aside else "")
+
+
+def _print_table(spends: "tuple[Spend, ...]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for column in ("when (UTC)", "what", "id", "loss", "relation", "state"):
+        table.add_column(column, overflow="fold")
+    for spend in spends:
+        loss = ", ".join(f"{name}={value:.6g}" for name, value in _parameters(spend).items())
+        when = spend.when.replace("T", " ").removesuffix("+00:00")
+        cells = (when, spend.what, spend.id, loss, spend.relation.value, _state(spend))
+        table.add_row(*map(Text, cells))  # Text: a name in [brackets] is no markup
+    Console().print(table)
+
+
+def _record(account: "Account", spends: "tuple[Spend, ...]") -> dict[str, Any]:
+    return {
+        "total": asdict(account.total),
+        "spent": {**asdict(account.spent), "epsilon_at_total_delta": account.epsilon},
+        "remaining": {**asdict(account.remaining), "divided": account.caps is not None},
+        "spends": [
+            {
+                "when": spend.when,
+                "what": spend.what,
+                "id": spend.id,
+                "loss": {"kind": type(spend.loss).__name__, **_parameters(spend)},
+                "relation": spend.relation,
+                "state": _state(spend),
+            }
+            for spend in spends
+        ],
+    }
+
+
+def _parameters(spend: "Spend") -> dict[str, float]:
+    return asdict(spend.loss)
+
+
+def _state(spend: "Spend") -> str:
+    return "released" if spend.released else "pending"  # pending: charged, and not released yet

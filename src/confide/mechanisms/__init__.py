@@ -1,0 +1,1 @@
+"""Noise, and what is built of it."""

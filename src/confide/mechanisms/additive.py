@@ -1,0 +1,129 @@
+"""Noise of the right size for one linear query, on the reals or on a lattice.
+
+One class for Gaussian and Laplace noise: they differ in the norm of the sensitivity and in the draw, and in nothing else.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.mechanisms.sources import NoiseSource
+from confide.privacy.bounded import Array, Bound
+from confide.privacy.loss import GaussianDP, Loss, PureDP
+from confide.privacy.request import Relation
+
+_FINE = 2.0**-20  # the lattice step against the sensitivity
+_COARSEST = 2.0**-8
+_INT64 = 2.0**61
+
+
+def loss_of(distribution: str, sensitivity: float, scale: float, step: float | None) -> GaussianDP | PureDP:
+    """What additive noise gives for a query of this sensitivity (L2 for Gaussian noise, L1 for Laplace)."""
+    if distribution == "laplace":
+        return PureDP(sensitivity / scale)
+    margin = 2 * step if step else 0.0  # of the lattice: see AdditiveNoise
+    return GaussianDP(sensitivity / (scale - margin)) if scale > margin else GaussianDP(math.inf)
+
+
+class LinearQuery(Protocol):
+    """What is noised of a stream x: the rows of C x."""
+
+    @property
+    def integral(self) -> bool:
+        """Whether C has whole entries, so that whole contributions give whole rows."""
+
+    @property
+    def coefficient(self) -> float:
+        """The largest absolute entry of C."""
+
+    def column_norm(self, order: int) -> float:
+        """max_j ||C e_j|| in L1 or L2: how often, in that norm, one contribution is seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdditiveNoise:
+    """Independent noise of one scale on every coordinate of a query of known sensitivity.
+
+    Promise: y = q(x) + z is mu-GDP for Gaussian z with scale = sensitivity_2(q) / mu, and epsilon-DP for Laplace z with scale =
+    sensitivity_1(q) / epsilon.
+
+    With a `discrete` source everything is an integer multiple of `step`: contributions are rounded to it (which adds at most half a
+    step per coordinate at either neighbour, paid for in the sensitivity), sums are exact in int64, and the noise is exactly
+    sampled, so that no low-order bit of floating point tells anything. Discrete Laplace noise is epsilon-DP as it stands. Discrete
+    Gaussian noise has the moments of the continuous one [Canonne20]; its profile differs in that the threshold of the optimal test
+    falls between two lattice points, at most step/scale standard deviations away: the loss carries a margin of twice that.
+    """
+
+    distribution: str  # gaussian | laplace | none
+    norm: int  # 2 | 1: the norm in which `sensitivity` is measured
+    sensitivity: float  # of one user's contribution, rounding to the lattice included
+    stream_norm: float  # max_j ||C e_j||: how often, in that norm, one contribution is seen
+    scale: float  # standard deviation (Gaussian) or b (Laplace)
+    step: float | None  # of the lattice; None on the reals
+
+    @property
+    def std(self) -> float:
+        return self.scale * (math.sqrt(2.0) if self.distribution == "laplace" else 1.0)
+
+    def loss(self) -> Loss:
+        """What the noise really gives."""
+        if self.scale == 0:
+            return PureDP(math.inf)
+        return loss_of(self.distribution, self.sensitivity * self.stream_norm, self.scale, self.step)
+
+    def to_lattice(self, values: Array) -> npt.NDArray[Any]:
+        return values if self.step is None else np.rint(values / self.step).astype(np.int64)
+
+    def add(self, exact: npt.NDArray[Any], noise: NoiseSource) -> Array:
+        """exact [rows, size] -> the noisy rows, as floats."""
+        if self.distribution == "none":
+            return exact
+        draw = noise.gaussian if self.distribution == "gaussian" else noise.laplace
+        if self.step is None:
+            noisy: Array = draw(self.scale, exact.size).reshape(exact.shape)
+            noisy += exact
+            return noisy
+        result: Array = (exact + draw(self.scale / self.step, exact.size).reshape(exact.shape)) * self.step
+        return result
+
+
+def additive_noise(
+    bound: Bound, loss: Loss, relation: Relation, query: LinearQuery, *, discrete: bool, users: int
+) -> AdditiveNoise:
+    """The noise under which `query` on a stream of contributions within `bound` keeps `loss`."""
+    if loss == PureDP(math.inf):
+        return AdditiveNoise("none", 2, bound.sensitivity(relation), query.column_norm(2), 0.0, None)
+    if isinstance(loss, GaussianDP):
+        distribution, norm, sensitivity, amount = "gaussian", 2, bound.sensitivity(relation), loss.mu
+    elif isinstance(loss, PureDP):
+        distribution, norm, sensitivity, amount = "laplace", 1, bound.l1_sensitivity(relation), loss.epsilon
+    else:
+        raise InvalidParameter("additive noise serves GaussianDP or PureDP, not (epsilon, delta) alone")
+    if not (amount > 0 and math.isfinite(amount)):
+        raise InvalidParameter(f"the loss must be positive and finite, got {loss}")
+    stream_norm = query.column_norm(norm)
+    if not discrete:
+        return AdditiveNoise(distribution, norm, sensitivity, stream_norm, sensitivity * stream_norm / amount, None)
+    if not query.integral:
+        raise InvalidParameter(
+            "secure noise needs a counter whose coded sums are whole numbers: Tree, HonakerTree or Toeplitz(bits=...)"
+        )
+    step = _lattice_step(sensitivity, (users + 1) * bound.largest * query.coefficient)
+    sensitivity += bound.size ** (1 / norm) * step
+    scale = sensitivity * stream_norm / amount
+    if step > _COARSEST * min(scale, sensitivity):
+        raise InvalidParameter(
+            f"the sums of {users} users do not fit into 64 bits beside noise of scale {scale:g}: use fewer users"
+        )
+    if distribution == "gaussian":
+        scale += 2 * step
+    return AdditiveNoise(distribution, norm, sensitivity, stream_norm, scale, step)
+
+
+def _lattice_step(sensitivity: float, largest_sum: float) -> float:
+    """A power of two, about 2^-20 of the sensitivity, or coarser where the largest sum would not fit into 64 bits."""
+    return 2.0 ** math.ceil(math.log2(max(sensitivity * _FINE / 2, largest_sum / _INT64)))

@@ -1,0 +1,11 @@
+"""Counters: noisy prefix sums of a stream, by different factorisations of the matrix of prefix sums."""
+
+from confide.mechanisms.counters.buffered import Buffered
+from confide.mechanisms.counters.counter import Counter, Factorisation, dense
+from confide.mechanisms.counters.exact import Exact
+from confide.mechanisms.counters.toeplitz import Toeplitz
+from confide.mechanisms.counters.tree import HonakerTree, Tree
+
+FACTORISATIONS = {kind.name: kind for kind in (Exact, Tree, HonakerTree, Toeplitz, Buffered)}
+
+__all__ = ["FACTORISATIONS", "Buffered", "Counter", "Exact", "Factorisation", "HonakerTree", "Toeplitz", "Tree", "dense"]

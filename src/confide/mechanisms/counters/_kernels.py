@@ -1,0 +1,36 @@
+"""The inner loops of the buffered counter, over coordinates and buffers."""
+
+import numpy as np
+import numpy.typing as npt
+
+from confide._jit import njit
+
+Array = npt.NDArray[np.float64]
+
+
+@njit
+def encode(leaf: Array, buffers: Array, decays: Array, weights: Array) -> Array:
+    """The row of C x at time t, and the buffers [buffer, coordinate] moved on to t + 1."""
+    row = np.empty((1, leaf.size))
+    for k in range(leaf.size):
+        value = leaf[k]
+        total = value
+        for i in range(decays.size):
+            total += weights[i] * buffers[i, k]
+            buffers[i, k] = decays[i] * buffers[i, k] + value
+        row[0, k] = total
+    return row
+
+
+@njit
+def decode(row: Array, buffers: Array, decays: Array, weights: Array) -> Array:
+    """The prefix sum B y at time t, with the buffers [buffer, coordinate] moved to t."""
+    prefix = np.empty(row.size)
+    for k in range(row.size):
+        value = row[k]
+        total = 0.0
+        for i in range(decays.size):
+            buffers[i, k] = decays[i] * buffers[i, k] + value
+            total += weights[i] * buffers[i, k]
+        prefix[k] = total
+    return prefix

@@ -1,0 +1,176 @@
+"""Noisy prefix sums of a stream of bounded contributions.
+
+Every counter here is a factorisation A = B C of the matrix of prefix sums (lower-triangular ones): the rows of C x are noised once,
+and the prefix sums B (C x + z) = A x + B z are read off the noisy rows. Only `encode` touches private data; `decode` is
+post-processing. A new counter is one file with a new `Factorisation`.
+"""
+
+import json
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter, StateError, StreamExhausted
+from confide.mechanisms.additive import AdditiveNoise, additive_noise
+from confide.mechanisms.sources import NoiseSource
+from confide.mechanisms.state import pack, unpack
+from confide.privacy.bounded import Array, Bound, Bounded, NoiseLevel, Released
+from confide.privacy.certificate import Mechanism
+from confide.privacy.guarantee import Guarantee, no_guarantee
+from confide.privacy.loss import Loss
+from confide.privacy.request import NoPrivacy, Request, Trust
+
+Memory = dict[str, npt.NDArray[Any]]
+
+
+class Factorisation(Protocol):
+    """A = B C for streams of at most `leaves` contributions, applied one contribution at a time (t = 1, 2, ...)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def leaves(self) -> int: ...
+    @property
+    def integral(self) -> bool: ...
+    @property
+    def coefficient(self) -> float: ...
+    def column_norm(self, order: int) -> float: ...
+
+    def row_norm(self, t: int) -> float:
+        """||row t of B||_2: the standard deviation of release t for unit noise on the coded rows."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Everything besides the name that is needed to make this factorisation again."""
+
+    def private_memory(self, size: int, dtype: type) -> Memory:
+        """What encoding keeps of the exact stream."""
+
+    def public_memory(self, size: int) -> Memory:
+        """What decoding keeps of the noisy rows."""
+
+    def encode(self, t: int, leaf: npt.NDArray[Any], memory: Memory) -> npt.NDArray[Any]:
+        """The rows of C x that are complete at time t, [rows, size]."""
+
+    def decode(self, t: int, rows: Array, memory: Memory) -> Array:
+        """The prefix sum over t leaves, from the noisy rows."""
+
+
+class Counter:
+    """Releases the running sum of contributions after each of at most `leaves` leaves.
+
+    Promise: all releases together are `loss` for every user, each of whom is in exactly one leaf; also for adaptive streams, where
+    a contribution depends on earlier releases: C is lower triangular and each of its rows is noised once, when it is complete
+    [Denisov22, Thm. 2.1]; the L2 (L1) sensitivity of C x is that of one contribution times max_j ||C e_j||. The exact sums kept in
+    memory, and the saved state, are PRIVATE.
+    """
+
+    def __init__(
+        self, bound: Bound, factorisation: Factorisation, *, loss: Loss, request: Request, users: int, noise: NoiseSource
+    ) -> None:
+        if users < 1:
+            raise InvalidParameter(f"users must be at least 1, got users={users}")
+        self.bound, self.factorisation, self.users = bound, factorisation, users
+        self.noise: AdditiveNoise = additive_noise(
+            bound, loss, request.relation, factorisation, discrete=noise.discrete, users=users
+        )
+        if isinstance(request, NoPrivacy):
+            self.guarantee = no_guarantee(users)
+        else:
+            self.guarantee = Guarantee(self.noise.loss(), request, Trust.CENTRAL, users, noise.name)
+        self._source, self._t, self._seen = noise, 0, 0
+        self._private = factorisation.private_memory(bound.size, np.float64 if self.noise.step is None else np.int64)
+        self._public = factorisation.public_memory(bound.size)
+        self._prefix: Array = np.zeros(bound.size)
+
+    @property
+    def generation(self) -> int:
+        """How many leaves were absorbed."""
+        return self._t
+
+    @property
+    def users_seen(self) -> int:
+        return self._seen
+
+    def absorb(self, contribution: Bounded) -> None:
+        """One leaf: the sum of the contributions of the users between two releases. The noise is drawn here, once."""
+        if contribution.bound != self.bound:
+            raise InvalidParameter("the contribution was clipped by another bound than the counter's")
+        if self._t == self.factorisation.leaves:
+            raise StreamExhausted(f"the guarantee covers {self.factorisation.leaves} leaves, and all were absorbed")
+        if self._seen + contribution.users > self.users:
+            raise StreamExhausted(
+                f"the guarantee covers {self.users} users; this leaf would make {self._seen + contribution.users}"
+            )
+        rows = self.factorisation.encode(self._t + 1, self.noise.to_lattice(contribution.values), self._private)
+        noisy = self.noise.add(rows, self._source)
+        self._t += 1
+        self._seen += contribution.users
+        self._prefix = self.factorisation.decode(self._t, noisy, self._public)
+
+    def release(self) -> Released:
+        """The sum of all absorbed leaves, after noise. Asking again gives the same answer."""
+        return Released(
+            self._prefix.copy(), NoiseLevel(self.noise_std(self._t), self.noise.distribution), self.guarantee, self._seen, self._t
+        )
+
+    def noise_std(self, t: int) -> float:
+        """The standard deviation of the noise on each coordinate of release t."""
+        return self.noise.std * self.factorisation.row_norm(t) if t else 0.0
+
+    def mechanism(self) -> Mechanism:
+        """What a certificate says of this counter."""
+        return Mechanism(
+            name=self.factorisation.name,
+            distribution=self.noise.distribution,
+            norm=self.noise.norm,
+            sensitivity=self.noise.sensitivity,
+            scale=self.noise.scale,
+            parameters={"leaves": self.factorisation.leaves, **self.factorisation.parameters()},
+            lattice=self.noise.step,
+        )
+
+    def save(self) -> bytes:
+        """PRIVATE: everything needed to go on, all past draws included."""
+        arrays = {f"private.{k}": v for k, v in self._private.items()} | {f"public.{k}": v for k, v in self._public.items()}
+        facts = {"made_for": self._made_for(), "seen": self._seen, "noise": self._source.state()}
+        return pack("counter", self._t, facts, arrays | {"prefix": self._prefix})
+
+    def resume(self, data: bytes, *, released: int = 0) -> None:
+        """Take over a saved state: past draws are kept; future ones are the same for the fast source and fresh for the secure one.
+
+        `released` is the newest generation that may have left; an older state is refused.
+        """
+        if self._t:
+            raise StateError("this counter has already absorbed data: resume a new one")
+        state = unpack(data, "counter", released=released)
+        if state.facts["made_for"] != self._made_for():
+            raise StateError("the state belongs to a counter with another bound, factorisation, loss or number of users")
+        for memory, prefix in ((self._private, "private."), (self._public, "public.")):
+            memory.update({key.removeprefix(prefix): array for key, array in state.arrays.items() if key.startswith(prefix)})
+        self._prefix, self._t, self._seen = state.arrays["prefix"], state.generation, state.facts["seen"]
+        self._source.restore(state.facts["noise"])
+
+    def _made_for(self) -> str:
+        """All that must agree between the counter that was saved and the one that goes on."""
+        public = self.mechanism().to_json() | {"bound": repr(self.bound), "users": self.users, "source": self._source.name}
+        return json.dumps(public, sort_keys=True)
+
+
+def check_leaves(leaves: int) -> None:
+    if leaves < 1:
+        raise InvalidParameter(f"leaves must be at least 1, got leaves={leaves}")
+
+
+def dense(factorisation: Factorisation) -> tuple[Array, Array]:
+    """(B, C) as matrices, by running the counter on unit vectors: for tests, audits and certificates of short streams."""
+    n = factorisation.leaves
+    memory = factorisation.private_memory(n, np.float64)
+    blocks = [factorisation.encode(t, np.eye(n)[t - 1], memory) for t in range(1, n + 1)]
+    coder: Array = np.concatenate([np.atleast_2d(block) for block in blocks])
+    decoder, at, public = np.zeros((n, len(coder))), 0, factorisation.public_memory(len(coder))
+    for t, block in enumerate(blocks, start=1):
+        rows = np.eye(len(coder))[at : at + len(block)]
+        decoder[t - 1] = factorisation.decode(t, rows, public)
+        at += len(block)
+    return decoder, coder

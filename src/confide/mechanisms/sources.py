@@ -1,0 +1,108 @@
+"""Where randomness comes from: fast and seeded for simulation, or secure for real data.
+
+Fast noise is a NumPy generator in floating point: reproducible, and open to attacks on its seed and on the low bits of its
+output [Mironov12]. Secure noise is OpenDP's: discrete, exactly sampled, from the system's entropy. A certificate says which was used.
+"""
+
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter, MissingExtra
+
+
+class NoiseSource(Protocol):
+    """Independent draws of noise. `discrete` sources return int64 and take their scale in units of the lattice."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def discrete(self) -> bool: ...
+    def gaussian(self, scale: float, size: int) -> npt.NDArray[Any]: ...
+    def laplace(self, scale: float, size: int) -> npt.NDArray[Any]: ...
+    def state(self) -> dict[str, Any]:
+        """What the next draws depend on, for a saved state; empty where they depend on nothing that can be saved."""
+
+    def restore(self, state: dict[str, Any]) -> None: ...
+
+
+class FastSource:
+    """NumPy's generator: for simulation, where reproducing a run matters more than an adversary who knows the seed."""
+
+    name = "fast"
+    discrete = False
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def gaussian(self, scale: float, size: int) -> npt.NDArray[np.float64]:
+        draws = self._rng.standard_normal(size)
+        draws *= scale
+        return draws
+
+    def laplace(self, scale: float, size: int) -> npt.NDArray[np.float64]:
+        return self._rng.laplace(0.0, scale, size)
+
+    def state(self) -> dict[str, Any]:
+        state = dict(self._rng.bit_generator.state)
+        if state["bit_generator"] != "PCG64":
+            raise InvalidParameter("saving needs the PCG64 generator that numpy.random.default_rng makes")
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        if state:
+            self._rng = np.random.default_rng()  # never the caller's own generator: it may be in use elsewhere
+            self._rng.bit_generator.state = state
+
+
+class SecureSource:
+    """OpenDP's exact samplers of the discrete Gaussian and the discrete Laplace, on system entropy. It has no seed to leak."""
+
+    name = "secure"
+    discrete = True
+
+    def __init__(self) -> None:
+        _opendp()
+
+    def gaussian(self, scale: float, size: int) -> npt.NDArray[np.int64]:
+        return np.asarray(_sampler("gaussian", scale, size)([0] * size), dtype=np.int64)
+
+    def laplace(self, scale: float, size: int) -> npt.NDArray[np.int64]:
+        return np.asarray(_sampler("laplace", scale, size)([0] * size), dtype=np.int64)
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Nothing to restore: future draws are fresh."""
+
+
+def noise_source(name: str, seed: "int | np.random.SeedSequence | np.random.Generator | None" = None) -> NoiseSource:
+    """`fast` (with a seed, a seed sequence or a generator) or `secure` (which refuses one)."""
+    if name == "fast":
+        return FastSource(np.random.default_rng(seed))
+    if name == "secure":
+        if seed is not None:
+            raise InvalidParameter("the secure source takes no seed: noise that can be reproduced can be subtracted")
+        return SecureSource()
+    raise InvalidParameter(f'the noise source must be "fast" or "secure", got {name!r}')
+
+
+@lru_cache(maxsize=64)
+def _sampler(distribution: str, scale: float, size: int) -> Any:
+    dp = _opendp()
+    domain = dp.vector_domain(dp.atom_domain(T="i64"), size=size)
+    if distribution == "gaussian":
+        return dp.m.make_gaussian(domain, dp.l2_distance(T="i64"), scale=scale)
+    return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
+
+
+def _opendp() -> Any:
+    try:
+        import opendp.prelude as dp
+    except ImportError:
+        raise MissingExtra('secure noise needs OpenDP: pip install "confide[secure]"') from None
+    dp.enable_features("contrib")
+    return dp

@@ -1,0 +1,42 @@
+"""Symmetric matrices as vectors, by an isometry.
+
+`svec` keeps the diagonal and multiplies the d(d-1)/2 entries above it by sqrt(2), so that ||svec(M)||_2 = ||M||_F. Independent
+N(0, s^2) noise on svec(M) is then GOE noise on M (diagonal N(0, s^2), off the diagonal N(0, s^2/2), mirrored): exactly calibrated to
+the Frobenius norm. Mirroring noise of full variance, as [Chowdhury21] and [Zhou22] do, adds twice the variance off the diagonal.
+"""
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.privacy.bounded import Array
+
+
+def svec_size(dimension: int) -> int:
+    return dimension * (dimension + 1) // 2
+
+
+def svec(matrices: Array) -> Array:
+    """[..., d, d] symmetric -> [..., d(d+1)/2]. Reads the upper triangle."""
+    rows, columns, weights = _layout(matrices.shape[-1])
+    result: Array = matrices[..., rows, columns] * weights
+    return result
+
+
+def smat(vectors: Array, dimension: int) -> Array:
+    """[..., d(d+1)/2] -> [..., d, d] symmetric: the inverse of svec."""
+    rows, columns, weights = _layout(dimension)
+    result = np.empty((*vectors.shape[:-1], dimension, dimension))
+    entries = vectors / weights
+    result[..., rows, columns] = entries
+    result[..., columns, rows] = entries
+    return result
+
+
+@lru_cache(maxsize=64)
+def _layout(dimension: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Array]:
+    rows, columns = np.triu_indices(dimension)
+    return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))

@@ -1,0 +1,158 @@
+"""A document that says what was promised, and from which numbers anybody can compute it again.
+
+The epsilon it states is the one the noise really gives, never the nominal one of a printed constant. It contains public values only.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from confide.errors import CertificateError
+from confide.privacy.guarantee import Guarantee
+from confide.privacy.loss import ApproxDP, GaussianDP, Loss, PureDP
+from confide.privacy.request import Trust
+
+FORMAT = "confide-certificate/1"
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """One mechanism of a certificate: what was noised, how sensitive it is, and by how much noise."""
+
+    name: str  # a counter's factorisation, "local" or "smooth"
+    distribution: str
+    norm: int | None
+    sensitivity: float | None  # of one user's contribution
+    scale: float | None
+    parameters: Json = field(default_factory=dict)
+    lattice: float | None = None
+    query: str = ""
+
+    def to_json(self) -> Json:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The promise of a guarantee, with the mechanisms that keep it."""
+
+    document: Json
+
+    @property
+    def epsilon(self) -> float:
+        stated = self.document["promise"]["epsilon"]
+        return math.inf if stated is None else float(stated)
+
+    @property
+    def delta(self) -> float:
+        return float(self.document["promise"]["delta"])
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text(json.dumps(self.document, indent=2, allow_nan=False) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Certificate":
+        """The certificate in a file, valid under the schema; `confide.audit.verify` checks its arithmetic."""
+        try:
+            document = json.loads(Path(path).read_text(), parse_constant=_refuse_constant)
+        except OSError as error:
+            raise CertificateError(f"cannot read {path}: {error.strerror}") from None
+        except (ValueError, RecursionError) as error:
+            raise CertificateError(f"{path} is not JSON: {error}") from None
+        check_schema(document)
+        return cls(document)
+
+
+def certify(
+    guarantee: Guarantee, mechanisms: Sequence[Mechanism], *, subject: str = "", assumptions: Sequence[str] = ()
+) -> Certificate:
+    """The certificate of a guarantee; `assumptions` come on top of the ones that every guarantee of its kind has."""
+    import confide
+
+    request = guarantee.request
+    document: Json = {
+        "format": FORMAT,
+        "confide_version": confide.__version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "subject": subject,
+        "promise": {
+            "epsilon": _finite(guarantee.epsilon),
+            "delta": guarantee.delta,
+            "relation": guarantee.relation.value,
+            "trust": guarantee.trust.value,
+            "users": guarantee.users,
+            "source": guarantee.source,
+            "loss": loss_to_json(guarantee.loss),
+        },
+        "request": {"kind": type(request).__name__, "epsilon": _finite(request.epsilon), "delta": request.delta},
+        "mechanisms": [mechanism.to_json() for mechanism in mechanisms],
+        "assumptions": [*standing_assumptions(guarantee), *assumptions],
+    }
+    check_schema(document)
+    return Certificate(document)
+
+
+def standing_assumptions(guarantee: Guarantee) -> list[str]:
+    """What every promise of this kind rests on, in words."""
+    if guarantee.trust is Trust.NONE:
+        return ["No noise was added: nobody is protected."]
+    said = ["Each person is one user; somebody who takes part k times has k times the loss of one record (mu or epsilon)."]
+    if guarantee.trust is not Trust.LOCAL:
+        said.append("The curator who holds the raw data, and the saved state, is trusted.")
+    if guarantee.trust is Trust.JOINT:
+        said.append(
+            "The promise is about what all other users together see; a user's own actions may depend on that user's data."
+        )
+    if guarantee.source == "fast":
+        said.append("Fast noise: the seed is secret and floating point is treated as real numbers. Meant for simulation.")
+    return said
+
+
+def check_schema(document: Any) -> None:
+    """Raise where a document does not follow the published schema, naming the place."""
+    import jsonschema
+
+    errors = sorted(jsonschema.Draft202012Validator(schema()).iter_errors(document), key=lambda error: list(map(str, error.path)))
+    if errors:
+        place = "/".join(map(str, errors[0].path)) or "the document"
+        raise CertificateError(f"not a confide certificate: {place}: {errors[0].message[:200]}")
+
+
+def schema() -> Json:
+    """The published JSON Schema of certificates."""
+    loaded: Json = json.loads(Path(__file__).with_name("certificate.schema.json").read_text())
+    return loaded
+
+
+def loss_to_json(loss: Loss) -> Json:
+    match loss:
+        case GaussianDP(mu):
+            return {"kind": "gaussian", "mu": mu}
+        case PureDP(epsilon):
+            return {"kind": "pure", "epsilon": _finite(epsilon)}
+        case ApproxDP(epsilon, delta):
+            return {"kind": "approximate", "epsilon": epsilon, "delta": delta}
+
+
+def loss_from_json(value: Json) -> Loss:
+    match value["kind"]:
+        case "gaussian":
+            return GaussianDP(value["mu"])
+        case "pure":
+            return PureDP(math.inf if value["epsilon"] is None else value["epsilon"])
+        case _:
+            return ApproxDP(value["epsilon"], value["delta"])
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not allowed in a certificate")

@@ -1,0 +1,16 @@
+"""The seam: bounded contributions in, public statistics out."""
+
+from confide.privatizers.central import CentralPrivatizer, Privatizer, best_counter, worst_std
+from confide.privatizers.schedule import Schedule, custom, every, every_episode, geometric
+
+__all__ = [
+    "CentralPrivatizer",
+    "Privatizer",
+    "Schedule",
+    "best_counter",
+    "custom",
+    "every",
+    "every_episode",
+    "geometric",
+    "worst_std",
+]

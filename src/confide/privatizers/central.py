@@ -1,0 +1,135 @@
+"""The seam under central and joint privacy: bounded contributions in, public prefix sums out, at public times."""
+
+import math
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter, StateError, StreamExhausted
+from confide.mechanisms.counters import Buffered, Counter, Exact, Factorisation, HonakerTree, Toeplitz
+from confide.mechanisms.sources import NoiseSource
+from confide.mechanisms.state import StateFile, pack, unpack
+from confide.privacy.bounded import Array, Bound, Bounded, Released
+from confide.privacy.certificate import Mechanism
+from confide.privacy.guarantee import Guarantee
+from confide.privacy.loss import loss_for
+from confide.privacy.request import NoPrivacy, Request
+from confide.privatizers.schedule import Schedule
+
+_FEW_LEAVES = 4096  # up to here the square root's memory and time per leaf do not matter
+
+
+class Privatizer(Protocol):
+    """Absorbs bounded contributions and releases public statistics. An agent learns about noise only from the release."""
+
+    @property
+    def guarantee(self) -> Guarantee: ...
+    def absorb(self, contribution: Bounded) -> None: ...
+    def release(self) -> Released: ...
+
+
+class CentralPrivatizer:
+    """Prefix sums over the schedule's batches, through the counter with the least noise.
+
+    Promise: everything it ever releases is what `privacy` asks for, for every user of the schedule (central; `billboard` makes it
+    joint). With a `store`, each draw is on the disk before the release that shows it can be read.
+    """
+
+    def __init__(
+        self,
+        bound: Bound,
+        schedule: Schedule,
+        *,
+        privacy: Request,
+        noise: NoiseSource,
+        counter: Factorisation | None = None,
+        store: StateFile | None = None,
+    ) -> None:
+        factorisation = counter or best_counter(schedule.leaves, privacy, discrete=noise.discrete)
+        if factorisation.leaves != schedule.leaves:
+            raise InvalidParameter(f"the counter is made for {factorisation.leaves} leaves, the schedule has {schedule.leaves}")
+        self.schedule, self._store = schedule, store
+        self._counter = Counter(bound, factorisation, loss=loss_for(privacy), request=privacy, users=schedule.users, noise=noise)
+        self._leaf: Array = np.zeros(bound.size)  # the batch since the last release
+        self._users = 0
+        self._durable = 0  # the generation that is safe to show
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self._counter.guarantee
+
+    @property
+    def users(self) -> int:
+        """How many users were absorbed."""
+        return self._users
+
+    def mechanism(self) -> Mechanism:
+        return self._counter.mechanism()
+
+    def noise_std(self, t: int) -> float:
+        return self._counter.noise_std(t)
+
+    def absorb(self, contribution: Bounded) -> None:
+        if contribution.bound != self._counter.bound:
+            raise InvalidParameter("the contribution was clipped by another bound than the privatizer's")
+        if self._users == self.schedule.users:
+            raise StreamExhausted(f"the guarantee covers {self.schedule.users} users, and all were absorbed")
+        edge = self.schedule.times[self._counter.generation]
+        after = self._users + contribution.users
+        if after > edge:
+            raise InvalidParameter(f"users {self._users + 1} to {after} cross the release after user {edge}: split them there")
+        self._leaf = self._leaf + contribution.values
+        self._users = after
+        if after == edge:
+            self._close()
+
+    def release(self) -> Released:
+        """The statistics as of the last release time. Asking again gives the same answer."""
+        if self._durable != self._counter.generation:
+            raise StateError("the last draw of noise could not be stored, so its release must not leave; restore from the store")
+        return self._counter.release()
+
+    def save(self) -> bytes:
+        """PRIVATE: everything needed to go on."""
+        inner: npt.NDArray[np.uint8] = np.frombuffer(self._counter.save(), dtype=np.uint8)
+        arrays: dict[str, npt.NDArray[Any]] = {"leaf": self._leaf, "counter": inner}
+        return pack("privatizer", self._counter.generation, {"users": self._users, "schedule": repr(self.schedule)}, arrays)
+
+    def resume(self, data: bytes, *, released: int = 0) -> None:
+        """Take over a saved state, into a privatizer made with the same arguments; see `Counter.resume`."""
+        if self._users:
+            raise StateError("this privatizer has already absorbed data: resume a new one")
+        state = unpack(data, "privatizer", released=max(released, self._store.generation() if self._store else 0))
+        if state.facts["schedule"] != repr(self.schedule):
+            raise StateError("the state belongs to a privatizer with another schedule")
+        self._counter.resume(state.arrays["counter"].tobytes(), released=state.generation)
+        self._leaf, self._users, self._durable = state.arrays["leaf"], state.facts["users"], state.generation
+
+    def _close(self) -> None:
+        self._counter.absorb(Bounded(self._leaf, self._counter.bound, self._users - self._counter.users_seen))
+        self._leaf = np.zeros_like(self._leaf)
+        if self._store:
+            self._store.write(self.save(), self._counter.generation)
+        self._durable = self._counter.generation
+
+
+def best_counter(leaves: int, privacy: Request, *, discrete: bool) -> Factorisation:
+    """The factorisation with the least noise at its worst release, for this kind of noise."""
+    if leaves == 1 or isinstance(privacy, NoPrivacy):
+        return Exact(leaves)
+    candidates: list[Factorisation] = [HonakerTree(leaves)]
+    if leaves <= _FEW_LEAVES:
+        candidates.append(Toeplitz(leaves, bits=16 if discrete else None))
+    elif not discrete:
+        candidates.append(Buffered(leaves))
+    order = 2 if privacy.delta > 0 else 1
+    return min(candidates, key=lambda candidate: worst_std(candidate, order))
+
+
+def worst_std(factorisation: Factorisation, order: int = 2) -> float:
+    """max_t of the noise, per unit of sensitivity over loss; t over the candidates for the worst of a tree and the last one."""
+    n = factorisation.leaves
+    full = [(n >> k << k) - 1 for k in range(n.bit_length())]  # n with its low bits taken off, minus one: many ones
+    times = [t for t in {n, *full} if t >= 1]
+    return factorisation.column_norm(order) * math.sqrt(max(factorisation.row_norm(t) ** 2 for t in times))

@@ -1,0 +1,72 @@
+"""When the public statistics are released: fixed before the data, so that each user is in exactly one leaf.
+
+The users between two releases are one leaf of the counter. Fewer releases mean fewer leaves, less noise and less planning.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from confide.errors import InvalidParameter
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A release after times[0], times[1], ... users: increasing, and the last one is the number of users covered."""
+
+    times: Sequence[int]
+
+    def __post_init__(self) -> None:
+        if len(self.times) == 0 or self.times[0] < 1:
+            raise InvalidParameter("a schedule needs at least one release, after at least one user")
+        if not isinstance(self.times, range):
+            object.__setattr__(self, "times", tuple(int(time) for time in self.times))
+            for early, late in pairwise(self.times):
+                if late <= early:
+                    raise InvalidParameter(f"release times must increase, got {early} before {late}")
+
+    @property
+    def leaves(self) -> int:
+        return len(self.times)
+
+    @property
+    def users(self) -> int:
+        return self.times[-1]
+
+
+def every_episode(episodes: int) -> Schedule:
+    return every(1, episodes)
+
+
+def every(interval: int, episodes: int) -> Schedule:
+    """A release after each `interval` users, and after the last one."""
+    if interval < 1:
+        raise InvalidParameter(f"interval must be at least 1, got interval={interval}")
+    _check_episodes(episodes)
+    regular = range(interval, episodes + 1, interval)
+    return Schedule(regular if regular and regular[-1] == episodes else (*regular, episodes))
+
+
+def geometric(episodes: int, *, first: int = 30, ratio: float = 1.3) -> Schedule:
+    """Releases after first, first x ratio, first x ratio^2, ... users, and after the last one: 32 of them for 1e5 episodes."""
+    _check_episodes(episodes)
+    if first < 1:
+        raise InvalidParameter(f"first must be at least 1, got first={first}")
+    if not (ratio > 1 and math.isfinite(ratio)):
+        raise InvalidParameter(f"ratio must be above 1, got ratio={ratio}")
+    times: list[int] = []
+    time = float(first)
+    while round(time) < episodes:
+        times.append(max(round(time), times[-1] + 1 if times else 1))
+        time *= ratio
+    return Schedule((*(time for time in times if time < episodes), episodes))
+
+
+def custom(times: Sequence[int]) -> Schedule:
+    return Schedule(times)
+
+
+def _check_episodes(episodes: int) -> None:
+    if episodes < 1:
+        raise InvalidParameter(f"episodes must be at least 1, got episodes={episodes}")

@@ -1,0 +1,1 @@
+"""Trajectories in, bounded contributions out."""

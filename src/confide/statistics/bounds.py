@@ -1,0 +1,91 @@
+"""The sets that users' contributions are forced into, each with its sensitivity and the proof beside the clip."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from confide.errors import InvalidParameter
+from confide.mechanisms.symmetric import smat, svec, svec_size
+from confide.privacy.bounded import Array, Bounded, clip_rows
+from confide.privacy.request import Relation
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionRows:
+    """One user's rows (X_h, y_h) of `steps` least-squares problems, as the joint query (X_h X_h^T, kappa X_h y_h)_h.
+
+    Enforced: ||X|| <= L = `row_norm`, |y| <= Y = `target`; with `nonnegative`, X >= 0 entrywise and y in [0, Y]; a row that is not
+    finite contributes zero. kappa = `balance` splits the noise between the two parts.
+
+    Sensitivity of one step f = (X X^T, kappa X y), with t = X.X' and matrices in the isometric coordinates of `svec`:
+        ||f - f'||^2 = ||X||^4 + ||X'||^4 - 2 t^2 + kappa^2 (||X||^2 y^2 + ||X'||^2 y'^2 - 2 t y y').
+    replace: at fixed |t| the right side grows with the norms and is largest at y = -sign(t) y' = Y, so it is at most
+        2 L^4 - 2 t^2 + 2 kappa^2 Y^2 (L^2 + |t|), |t| <= L^2: largest at |t| = min(L^2, kappa^2 Y^2 / 2), which gives
+        sqrt(2) (L^2 + kappa^2 Y^2 / 2) if kappa^2 Y^2 <= 2 L^2, else 2 kappa L Y. If nonnegative, t y y' >= 0: largest at t = 0.
+    null: f' = 0 gives sqrt(L^4 + kappa^2 L^2 Y^2).
+    The steps are separate coordinates: a factor sqrt(steps). In L1, ||svec(X X^T)||_1 <= L^2 (1 + (d - 1)/sqrt(2)) and
+    ||X y||_1 <= sqrt(d) L Y for each of the two neighbours, times `steps`.
+    """
+
+    steps: int
+    dimension: int
+    row_norm: float = 1.0
+    target: float = 1.0
+    balance: float = 1.0
+    nonnegative: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "dimension"):
+            if getattr(self, name) < 1:
+                raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(self, name)}")
+        for name in ("row_norm", "target", "balance"):
+            if not 1e-100 < getattr(self, name) < 1e100:
+                raise InvalidParameter(f"{name} must be positive and finite, got {name}={getattr(self, name)}")
+
+    @property
+    def size(self) -> int:
+        return self.steps * (svec_size(self.dimension) + self.dimension)
+
+    @property
+    def largest(self) -> float:
+        return self.row_norm * max(self.row_norm, self.balance * self.target)
+
+    def sensitivity(self, relation: Relation) -> float:
+        L, KY = self.row_norm, self.balance * self.target
+        if relation is Relation.NULL:
+            step = L * math.hypot(L, KY)
+        elif self.nonnegative:
+            step = math.sqrt(2) * L * math.hypot(L, KY)
+        else:
+            step = math.sqrt(2) * (L**2 + KY**2 / 2) if KY**2 <= 2 * L**2 else 2 * L * KY
+        return math.sqrt(self.steps) * step
+
+    def l1_sensitivity(self, relation: Relation) -> float:
+        L, d = self.row_norm, self.dimension
+        step = L**2 * (1 + (d - 1) / math.sqrt(2)) + math.sqrt(d) * L * self.balance * self.target
+        return self.steps * step * (2 if relation is Relation.REPLACE else 1)
+
+    def contribution(self, rows: Array, targets: Array) -> Bounded:
+        """rows [users, h, d] and targets [users, h] of one or more users, clipped user by user and step by step, then added up."""
+        users = len(rows)
+        if np.shape(rows) != (users, self.steps, self.dimension) or np.shape(targets) != (users, self.steps):
+            expected = f"(users, {self.steps}, {self.dimension}) and (users, {self.steps})"
+            raise InvalidParameter(f"rows and targets must have shapes {expected}, got {np.shape(rows)} and {np.shape(targets)}")
+        X, y = self._clip(np.asarray(rows, dtype=float), np.asarray(targets, dtype=float))
+        gram = np.einsum("uhi,uhj->hij", X, X)
+        response = self.balance * np.einsum("uhi,uh->hi", X, y)
+        return Bounded(np.concatenate([svec(gram), response], axis=1).ravel(), self, users)
+
+    def _clip(self, X: Array, y: Array) -> tuple[Array, Array]:
+        finite = np.isfinite(y) & np.isfinite(X).all(axis=-1)
+        X, y = np.where(finite[..., None], X, 0.0), np.where(finite, y, 0.0)
+        if self.nonnegative:
+            X = np.maximum(X, 0.0)
+        return clip_rows(X, self.row_norm), np.clip(y, 0.0 if self.nonnegative else -self.target, self.target)
+
+    def unpack(self, values: Array) -> tuple[Array, Array]:
+        """A released vector -> (Lambda [h, d, d], u [h, d]), kappa divided out."""
+        stacked = values.reshape(self.steps, -1)
+        split = svec_size(self.dimension)
+        return smat(stacked[:, :split], self.dimension), stacked[:, split:] / self.balance

@@ -1,0 +1,94 @@
+"""Honest mechanisms stand, and deliberately broken twins fall.
+
+Each audit has 99 % confidence and a fixed seed; the chance that an honest mechanism is refuted is below 1 %, before the seed is fixed.
+"""
+
+import numpy as np
+import pytest
+
+from confide.audit import clopper_pearson, refute, subject, subjects
+from confide.audit.subjects import TWINS, CounterSubject
+from confide.errors import InvalidParameter
+from confide.mechanisms.counters import Exact
+from confide.privacy import CentralDP, PureDP
+from confide.privacy.bounded import L2Ball
+
+PRIVACY = CentralDP(1.0, 1e-2)
+RUNS = {"smooth": 60_000, "gaussian": 20_000, "laplace": 20_000, "stream": 8_000}  # 8 000 for counters
+
+
+def attack(name, *, twin=None, runs=None, privacy=PRIVACY, source="fast"):
+    attacked = subject(name, privacy, twin=twin, source=source)
+    delta = 0.0 if isinstance(attacked.loss, PureDP) else privacy.delta
+    return refute(attacked, delta=delta, runs=runs or RUNS.get(name, 8_000), rng=np.random.default_rng(5))
+
+
+@pytest.mark.parametrize("name", subjects())
+def test_promises_are_not_refuted(name):
+    result = attack(name)
+    assert not result.refuted
+    assert result.epsilon_lower > 0.4  # and the attack was not a blunt one
+
+
+@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("name", [name for name in subjects() if name != "exact"])
+def test_broken_twins_are_caught(name, twin):
+    assert attack(name, twin=twin, runs=1_000 if twin in ("clip", "shared") else None).refuted
+
+
+def test_the_plain_gaussian_mechanism_is_audited_sharply():
+    result = attack("gaussian", runs=200_000)
+    assert 0.8 < result.sharpness < 1
+    assert 0.9 < result.mu_lower / result.mu < 1
+
+
+@pytest.mark.parametrize("name", ["tree", "honaker", "toeplitz", "laplace"])
+def test_secure_noise_stands_too(name):
+    assert not attack(name, source="secure", runs=1_500).refuted
+
+
+def test_pure_counters_stand():
+    assert not attack("tree", privacy=CentralDP(1.0)).refuted
+
+
+class LowBits(CounterSubject):
+    """Reads the last bit only [Mironov12]: y in (1/2, 1) came from 1 + noise, which has it, or from noise of about 2 minus 1, which has not."""
+
+    def score(self):
+        return lambda seen: ((seen > 0.5) & (seen < 1) & (seen * 2.0**53 % 2 == 1)).any(axis=1).astype(float)
+
+
+def test_low_bits_of_fast_noise_refute_it_and_those_of_secure_noise_do_not():
+    """Why there is a secure source."""
+    refuted = {}
+    for source in ("fast", "secure"):
+        attacked = LowBits(Exact(1), CentralDP(1.0), source=source, bound=L2Ball(1.0, 1))
+        refuted[source] = refute(attacked, delta=0.0, runs=3_000, rng=np.random.default_rng(0)).refuted
+    assert refuted == {"fast": True, "secure": False}
+
+
+def test_clopper_pearson_covers():
+    """1000 experiments at 95 %: fewer than 80 misses on either side, a false alarm of 2e-5."""
+    rng = np.random.default_rng(0)
+    bounds = [clopper_pearson(int(rng.binomial(200, 0.1)), 200, 0.05) for _ in range(1000)]
+    assert sum(low > 0.1 for low, _ in bounds) < 80
+    assert sum(high < 0.1 for _, high in bounds) < 80
+    assert clopper_pearson(0, 10, 0.05)[0] == 0
+    assert clopper_pearson(10, 10, 0.05)[1] == 1
+    assert clopper_pearson(0, 10, 0.05)[1] == pytest.approx(1 - 0.05**0.1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: subject("magic", PRIVACY), "there is no audit of 'magic'; there are gaussian"),
+        (lambda: subject("tree", PRIVACY, twin="evil"), "there is no broken twin 'evil'; there are noise"),
+        (lambda: subject("gaussian", CentralDP(1.0)), "needs delta > 0"),
+        (lambda: subject("tree", PRIVACY, twin="noise", source="secure"), "made of fast noise"),
+        (lambda: subject("tree", CentralDP(1.0, 1e-2, relation="null")), 'relation "replace"'),
+        (lambda: attack("gaussian", runs=3), "runs must be at least 100"),
+    ],
+)
+def test_bad_calls_are_refused(call, message):
+    with pytest.raises(InvalidParameter, match=message):
+        call()

@@ -1,0 +1,24 @@
+"""The compiled loops against plain NumPy twins."""
+
+import numpy as np
+
+from confide.mechanisms.counters import _kernels
+
+
+def encode_twin(leaf, buffers, decays, weights):
+    row = leaf + weights @ buffers
+    return row[None], decays[:, None] * buffers + leaf
+
+
+def decode_twin(row, buffers, decays, weights):
+    buffers = decays[:, None] * buffers + row
+    return weights @ buffers, buffers
+
+
+def test_kernels_equal_their_twins():
+    rng = np.random.default_rng(0)
+    for kernel, twin in ((_kernels.encode, encode_twin), (_kernels.decode, decode_twin)):
+        leaf, buffers, decays, weights = rng.normal(size=7), rng.normal(size=(3, 7)), rng.uniform(size=3), rng.uniform(size=3)
+        expected, moved = twin(leaf, buffers.copy(), decays, weights)
+        np.testing.assert_allclose(kernel(leaf, buffers, decays, weights), expected, rtol=1e-14)
+        np.testing.assert_allclose(buffers, moved, rtol=1e-14)

@@ -1,0 +1,77 @@
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from confide.errors import StateError
+from confide.mechanisms import state as module
+from confide.mechanisms.state import StateFile, pack, unpack
+
+ARRAYS = {"a": np.arange(6.0).reshape(2, 3), "b": np.array([2**62], dtype=np.int64), "c": np.array([1, 2], dtype=np.uint8)}
+
+
+def test_round_trip():
+    state = unpack(pack("counter", 7, {"x": 2**100}, ARRAYS), "counter", released=7)
+    assert (state.kind, state.generation, state.facts) == ("counter", 7, {"x": 2**100})
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(state.arrays[name], array)
+        assert state.arrays[name].dtype == array.dtype
+    assert "2.0" not in repr(state)
+
+
+@given(st.integers(0, 1000))
+def test_every_truncation_and_every_flipped_bit_is_noticed(at):
+    data = pack("counter", 1, {}, ARRAYS)
+    at %= len(data)
+    with pytest.raises(StateError):
+        unpack(data[:at], "counter")
+    flipped = bytearray(data)
+    flipped[at] ^= 1
+    with pytest.raises(StateError):
+        unpack(bytes(flipped), "counter")
+
+
+def test_wrong_kind_format_and_generation(monkeypatch):
+    data = pack("counter", 3, {}, ARRAYS)
+    with pytest.raises(StateError, match="of a counter, expected a privatizer"):
+        unpack(data, "privatizer")
+    with pytest.raises(StateError, match="generation 3, but generation 4 was already released"):
+        unpack(data, "counter", released=4)
+    monkeypatch.setattr(module, "_FORMAT", 2)
+    newer = pack("counter", 3, {}, ARRAYS)
+    monkeypatch.undo()
+    with pytest.raises(StateError, match="has format 2, this version of confide reads format 1"):
+        unpack(newer, "counter")
+
+
+def test_a_file_is_private_whole_and_never_older(tmp_path):
+    file = StateFile(tmp_path / "agent.state")
+    assert file.generation() == 0
+    file.write(b"first", 1)
+    copy = file.read()
+    file.write(b"second", 2)
+    assert (file.read(), file.generation()) == (b"second", 2)
+    assert all(oct(os.stat(path).st_mode & 0o777) == "0o600" for path in tmp_path.iterdir())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["agent.state", "agent.state.generation"]
+    with pytest.raises(StateError, match="older than the generation 2"):
+        file.write(copy, 1)
+
+
+def test_missing_and_damaged_files(tmp_path):
+    with pytest.raises(StateError, match=r"cannot read the state file nothing\.state"):
+        StateFile(tmp_path / "nothing.state").read()
+    (tmp_path / "x.state.generation").write_text("many")
+    with pytest.raises(StateError, match="damaged"):
+        StateFile(tmp_path / "x.state").generation()
+
+
+def test_a_failed_write_leaves_the_old_state(tmp_path, monkeypatch):
+    file = StateFile(tmp_path / "agent.state")
+    file.write(b"first", 1)
+    monkeypatch.setattr(module.os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        file.write(b"second", 2)
+    assert file.read() == b"first"
+    assert len(list(tmp_path.iterdir())) == 2

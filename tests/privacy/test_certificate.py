@@ -1,0 +1,179 @@
+import copy
+import json
+import math
+
+import numpy as np
+import pytest
+
+from confide.audit import verify
+from confide.errors import CertificateError
+from confide.mechanisms.counters import FACTORISATIONS, Counter, Exact, Toeplitz, Tree
+from confide.mechanisms.smooth import SmoothGaussian
+from confide.mechanisms.sources import noise_source
+from confide.privacy import (
+    ApproxDP,
+    CentralDP,
+    GaussianDP,
+    Guarantee,
+    JointDP,
+    LocalDP,
+    NoPrivacy,
+    PureDP,
+    Trust,
+    billboard,
+    compose,
+    loss_for,
+)
+from confide.privacy.bounded import L2Ball
+from confide.privacy.certificate import Certificate, Mechanism, certify, check_schema, schema
+from confide.privacy.guarantee import no_guarantee
+
+REQUEST = JointDP(1.0, 1e-5)
+
+
+def counter(factorisation, *, loss=None, request=REQUEST, source="fast"):
+    noise = noise_source(source, 0 if source == "fast" else None)
+    return Counter(L2Ball(1.0, 3), factorisation, loss=loss or loss_for(request), request=request, users=100, noise=noise)
+
+
+def certificate(name="tree", **more):
+    made = counter(FACTORISATIONS[name](32), **more)
+    return certify(billboard(made.guarantee), [made.mechanism()], subject="prefix sums")
+
+
+@pytest.mark.parametrize("request_", [REQUEST, JointDP(0.5), JointDP(1.0, 1e-5, relation="null")])
+@pytest.mark.parametrize("name", FACTORISATIONS)
+def test_every_counters_certificate_verifies_after_a_trip_to_disk(tmp_path, name, request_):
+    made = certificate(name, request=request_)
+    made.save(tmp_path / "certificate.json")
+    loaded = Certificate.load(tmp_path / "certificate.json")
+    assert loaded == made
+    found = verify(loaded)
+    assert found.epsilon == pytest.approx(request_.epsilon)
+    assert found.epsilon <= loaded.epsilon * (1 + 1e-9)
+
+
+def test_secure_certificates_account_for_the_lattice():
+    made = counter(Toeplitz(32, bits=16), source="secure")
+    stated = certify(billboard(made.guarantee), [made.mechanism()])
+    assert stated.document["promise"]["source"] == "secure"
+    assert not any("Fast noise" in said for said in stated.document["assumptions"])
+    assert verify(stated).epsilon == pytest.approx(1.0, abs=1e-6)
+    document = copy.deepcopy(stated.document)
+    document["mechanisms"][0]["lattice"] *= 2**28
+    with pytest.raises(CertificateError, match="the mechanisms give"):
+        verify(Certificate(document))
+
+
+def test_fast_noise_says_so():
+    assert any("Fast noise" in said for said in certificate().document["assumptions"])
+
+
+def test_several_mechanisms_compose():
+    half = GaussianDP(loss_for(REQUEST).mu / math.sqrt(2))
+    both = [counter(Tree(32), loss=half), counter(Exact(1), loss=half)]
+    together = Guarantee(compose(one.guarantee.loss for one in both), REQUEST, Trust.JOINT, 100, "fast")
+    assert verify(certify(together, [one.mechanism() for one in both])).epsilon == pytest.approx(1.0)
+
+
+def test_gaussian_beside_laplace_is_composed_by_a_privacy_loss_distribution():
+    parts = [counter(Tree(32), loss=GaussianDP(0.1)), counter(Exact(1), loss=PureDP(0.2))]
+    together = Guarantee(compose((one.guarantee.loss for one in parts), delta=1e-5), REQUEST, Trust.JOINT, 100, "fast")
+    stated = certify(together, [one.mechanism() for one in parts])
+    assert stated.document["promise"]["loss"]["kind"] == "approximate"
+    assert verify(stated).epsilon == pytest.approx(together.epsilon)
+
+
+def test_local_and_smooth_mechanisms():
+    local = LocalDP(1.0, 1e-5)
+    mu = loss_for(local).mu
+    sent = Mechanism(name="local", distribution="gaussian", norm=2, sensitivity=2.0, scale=2.0 / mu)
+    assert verify(certify(Guarantee(GaussianDP(mu), local, Trust.LOCAL, 10, "fast"), [sent])).epsilon == pytest.approx(1.0)
+    central = CentralDP(1.0, 1e-5)
+    smooth = SmoothGaussian(1.0, 1e-5, 5)
+    parameters = {"epsilon": 1.0, "delta": 1e-5, "alpha": smooth.alpha, "beta": smooth.beta, "dimension": 5}
+    released = Mechanism(name="smooth", distribution="gaussian", norm=2, sensitivity=None, scale=None, parameters=parameters)
+    promise = Guarantee(smooth.loss, central, Trust.CENTRAL, 10, "fast")
+    assert verify(certify(promise, [released])).epsilon == pytest.approx(1.0)
+    weaker = certify(promise, [Mechanism(**(released.to_json() | {"parameters": parameters | {"alpha": 0.8 * smooth.alpha}}))])
+    with pytest.raises(CertificateError, match="alpha and beta give delta"):
+        verify(weaker)
+
+
+def test_no_privacy_is_certified_as_none():
+    made = counter(Exact(3), loss=PureDP(math.inf), request=NoPrivacy())
+    stated = certify(made.guarantee, [made.mechanism()])
+    assert stated.document["promise"]["epsilon"] is None
+    assert stated.document["assumptions"] == ["No noise was added: nobody is protected."]
+    assert verify(stated).epsilon == math.inf
+    assert json.loads(json.dumps(stated.document, allow_nan=False)) == stated.document
+
+
+TAMPERINGS = {
+    "less noise": (("mechanisms", 0, "scale"), lambda x: 0.99 * x),
+    "a larger sensitivity": (("mechanisms", 0, "sensitivity"), lambda x: 1.01 * x),
+    "more leaves": (("mechanisms", 0, "parameters", "leaves"), lambda x: 4 * x),
+    "a smaller epsilon": (("promise", "epsilon"), lambda x: 0.99 * x),
+    "a smaller loss": (("promise", "loss", "mu"), lambda x: 0.99 * x),
+    "a smaller request": (("request", "epsilon"), lambda x: 0.99 * x),
+    "a smaller delta": (("promise", "delta"), lambda x: 0.9 * x),
+    "a larger delta": (("promise", "delta"), lambda x: 2 * x),
+    "another trust": (("promise", "trust"), lambda _: "local"),
+    "no noise": (("mechanisms", 0, "distribution"), lambda _: "none"),
+    "the other noise": (("mechanisms", 0, "distribution"), lambda _: "laplace"),
+    "zero noise": (("mechanisms", 0, "scale"), lambda _: 0.0),
+    "no promise": (("promise", "epsilon"), lambda _: None),
+    "absurdly many leaves": (("mechanisms", 0, "parameters", "leaves"), lambda _: 10**18),
+    "parameters of another counter": (("mechanisms", 0, "parameters", "bits"), lambda _: 16),
+}
+
+
+@pytest.mark.parametrize("tampering", TAMPERINGS)
+def test_every_tampering_is_noticed(tampering):
+    path, change = TAMPERINGS[tampering]
+    document = copy.deepcopy(certificate("tree").document)
+    *parents, last = path
+    place = document
+    for key in parents:
+        place = place[key]
+    place[last] = change(place.get(last))
+    check_schema(document)
+    with pytest.raises(CertificateError):
+        verify(Certificate(document))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "not a confide certificate"),
+        ('{"format": "other"}', "not a confide certificate"),
+        ('{"x": NaN}', "NaN is not allowed"),
+        ('{"x": Infinity}', "Infinity is not allowed"),
+    ],
+)
+def test_what_is_not_a_certificate_is_refused(tmp_path, text, message):
+    (tmp_path / "c.json").write_text(text)
+    with pytest.raises(CertificateError, match=message):
+        Certificate.load(tmp_path / "c.json")
+
+
+def test_missing_files_are_refused(tmp_path):
+    with pytest.raises(CertificateError, match="cannot read"):
+        Certificate.load(tmp_path / "none.json")
+
+
+def test_the_schema_is_itself_valid_and_names_the_place():
+    import jsonschema
+
+    jsonschema.Draft202012Validator.check_schema(schema())
+    document = copy.deepcopy(certificate().document)
+    document["mechanisms"][0]["scale"] = "much"
+    with pytest.raises(CertificateError, match="mechanisms/0/scale"):
+        check_schema(document)
+
+
+def test_no_guarantee_has_no_epsilon():
+    assert no_guarantee(3).epsilon == math.inf
+    assert np.isinf(certify(no_guarantee(3), [Mechanism("exact", "none", 2, 1.0, 0.0, {"leaves": 1})]).epsilon)
+    assert ApproxDP(1.0, 0.5).epsilon_at(0.4) == math.inf

@@ -1,0 +1,105 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.optimize import minimize
+
+from confide.errors import InvalidParameter
+from confide.privacy import Relation
+from confide.statistics.bounds import RegressionRows
+
+ANY = st.floats(allow_nan=True, allow_infinity=True)
+
+
+def distance(bound, one, other, order=2):
+    """Between what two users contribute, whatever they send."""
+    parts = [bound.contribution(np.asarray(X)[None], np.asarray(y)[None]).values for X, y in (one, other)]
+    return np.linalg.norm(parts[0] - parts[1], ord=order)
+
+
+def worst_pair(bound, order=2, seed=0):
+    """The largest distance that a local search finds, from many starts."""
+    rng = np.random.default_rng(seed)
+    H, d = bound.steps, bound.dimension
+
+    def split(x):
+        X, y = x[: 2 * H * d].reshape(2, H, d), x[2 * H * d :].reshape(2, H)
+        return (X[0], y[0]), (X[1], y[1])
+
+    best = 0.0
+    for _ in range(12):
+        start = rng.normal(size=2 * H * (d + 1)) * 1.5 * max(bound.row_norm, bound.target)
+        found = minimize(
+            lambda x: -distance(bound, *split(x), order), start, method="Powell", options={"maxfev": 6000, "xtol": 1e-6}
+        )
+        best = max(best, -found.fun)
+    return best
+
+
+SETTINGS = [
+    RegressionRows(1, 2),
+    RegressionRows(1, 3, balance=1.05),
+    RegressionRows(1, 2, row_norm=2.0, target=0.5, balance=3.0),
+    RegressionRows(1, 2, balance=3.0),  # kappa Y > sqrt(2) L: the other branch
+    RegressionRows(2, 2, nonnegative=True),
+    RegressionRows(1, 3, balance=2.0, nonnegative=True),
+]
+
+
+@pytest.mark.parametrize("bound", SETTINGS, ids=str)
+def test_sensitivity_is_never_exceeded_and_attained(bound):
+    stated, found = bound.sensitivity(Relation.REPLACE), worst_pair(bound)
+    assert found <= stated * (1 + 1e-9)
+    assert found >= stated * (1 - 1e-3)
+
+
+@pytest.mark.parametrize("bound", SETTINGS, ids=str)
+def test_l1_sensitivity_is_never_exceeded(bound):
+    assert worst_pair(bound, order=1) <= bound.l1_sensitivity(Relation.REPLACE) * (1 + 1e-9)
+
+
+@given(arrays(float, (2, 2, 3), elements=ANY), arrays(float, (2, 2), elements=ANY))
+def test_no_data_whatsoever_gets_beyond_the_bound(X, y):
+    """NaN, infinities, 1e300 and subnormals included: both neighbours are arbitrary."""
+    bound = RegressionRows(2, 3, balance=1.05)
+    assert distance(bound, (X[0], y[0]), (X[1], y[1])) <= bound.sensitivity(Relation.REPLACE) * (1 + 1e-12)
+    values = bound.contribution(X[:1], y[:1]).values
+    assert np.linalg.norm(values) <= bound.sensitivity(Relation.NULL) * (1 + 1e-12)
+    assert np.abs(values).max() <= bound.largest * math.sqrt(2) * (1 + 1e-12)
+
+
+def test_broken_data_contributes_zero():
+    bound = RegressionRows(1, 2)
+    for bad_X, bad_y in itertools.product((1.0, math.nan, math.inf), (1.0, math.nan, -math.inf)):
+        if (bad_X, bad_y) != (1.0, 1.0):
+            assert not bound.contribution(np.array([[[bad_X, 0.1]]]), np.array([[bad_y]])).values.any()
+
+
+def test_users_are_clipped_one_by_one():
+    bound = RegressionRows(1, 2)
+    X, y = np.array([[[5.0, 0.0]], [[0.0, 0.5]]]), np.array([[3.0], [0.5]])
+    together = bound.contribution(X, y)
+    apart = bound.contribution(X[:1], y[:1]) + bound.contribution(X[1:], y[1:])
+    np.testing.assert_allclose(together.values, apart.values)
+    assert together.users == apart.users == 2
+
+
+def test_unpack_gives_design_and_response_back():
+    bound = RegressionRows(3, 4, row_norm=10.0, target=10.0, balance=0.7)
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, size=(5, 3, 4)), rng.uniform(-1, 1, size=(5, 3))
+    Lambda, u = bound.unpack(bound.contribution(X, y).values)
+    np.testing.assert_allclose(Lambda, np.einsum("khi,khj->hij", X, X))
+    np.testing.assert_allclose(u, np.einsum("khi,kh->hi", X, y))
+
+
+def test_shapes_and_parameters_are_checked():
+    with pytest.raises(InvalidParameter, match=r"\(users, 1, 2\) and \(users, 1\), got \(1, 1, 3\) and \(1, 1\)"):
+        RegressionRows(1, 2).contribution(np.zeros((1, 1, 3)), np.zeros((1, 1)))
+    for wrong in ({"steps": 0}, {"dimension": 0}, {"row_norm": 0.0}, {"target": math.nan}, {"balance": math.inf}):
+        with pytest.raises(InvalidParameter, match=next(iter(wrong))):
+            RegressionRows(**({"steps": 1, "dimension": 1} | wrong))

@@ -1,0 +1,90 @@
+"""The post-processing theorem, mechanised: who may import whom."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import confide
+
+ROOT = Path(confide.__file__).parent
+MODULES = sorted(ROOT.rglob("*.py"))
+# each layer may import itself, the ones named here, and confide.errors
+LAYERS = {
+    "privacy": set(),
+    "mechanisms": {"privacy", "_jit"},
+    "statistics": {"mechanisms", "privacy", "trajectory"},
+    "privatizers": {"mechanisms", "privacy"},
+    "planners": {"privacy", "mechanisms", "_jit"},  # neither trajectory nor statistics: released values only
+    "agents": {"planners", "privatizers", "statistics", "mechanisms", "privacy", "trajectory"},
+    "audit": {"agents", "privatizers", "statistics", "mechanisms", "privacy"},
+}
+
+
+def imports(path):
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "confide":
+            yield from ([node.module] if node.module != "confide" else [f"confide.{name.name}" for name in node.names])
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if name.name.split(".")[0] == "confide")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers_import_downwards_only(layer):
+    for path in MODULES:
+        if path.relative_to(ROOT).parts[0] != layer:
+            continue
+        for name in imports(path):
+            parts = name.split(".")
+            if len(parts) > 1:
+                assert parts[1] in LAYERS[layer] | {layer, "errors"}, f"{path.relative_to(ROOT)} imports {name}"
+
+
+def test_agents_and_planners_draw_no_noise():
+    for path in MODULES:
+        if path.relative_to(ROOT).parts[0] in ("agents", "planners"):
+            called = {
+                n.func.attr
+                for n in ast.walk(ast.parse(path.read_text()))
+                if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+            }
+            assert not called & {"standard_normal", "gaussian", "laplace", "normal"}, path
+
+
+def test_no_file_is_named_after_nothing():
+    assert not {path.stem for path in MODULES} & {"utils", "helpers", "manager", "base_agent", "common", "misc"}
+
+
+def test_files_and_functions_stay_readable():
+    for path in MODULES:
+        text = path.read_text()
+        assert len(text.splitlines()) <= 400, path
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                assert node.end_lineno - node.lineno < 70, f"{path}: {node.name}"
+
+
+def run(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_help_is_instant():
+    """Imports, not seconds: machines are noisy."""
+    loaded = run(
+        "import sys\nfrom confide.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit as stop:\n    assert stop.code in (0, None)\n"
+        "print(sorted(m for m in ('numba', 'scipy', 'pyarrow', 'plotly', 'dp_accounting', 'opendp', 'jsonschema') if m in sys.modules))"
+    )
+    assert "Reinforcement learning that keeps its users' secrets" in loaded
+    assert loaded.strip().endswith("[]")
+
+
+def test_import_confide_is_light():
+    assert run("import sys, confide\nprint([m for m in ('numba', 'scipy', 'dp_accounting') if m in sys.modules])").strip() == "[]"
+
+
+def test_public_names_exist():
+    for name in confide.__all__:
+        assert getattr(confide, name) is not None
