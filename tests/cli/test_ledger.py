@@ -64,7 +64,7 @@ def test_show_is_readable(path: Path) -> None:
     assert all(word in table["run-1"] for word in ("returns [bold]of[/bold] policy", "mu=0.1", "replace", "released"))
     assert all(word in table["run-2"] for word in ("histogram", "epsilon=0.5, delta=1e-08", "replace", "pending"))
     assert "total: epsilon=3 at delta=1e-06, relation replace, of it (epsilon=1, delta=1e-07) set aside" in output
-    assert "in 2 releases: mu=0.1 of Gaussian noise and (epsilon=0.5, delta=1e-08) of other noise" in output
+    assert "in 2 spends: mu=0.1 of Gaussian noise and (epsilon=0.5, delta=1e-08) of other noise" in output
     assert f"spent: epsilon={Ledger(path).account.epsilon:.6g} at delta=1e-06" in output
     assert (
         f"left:  mu={Ledger(path).remaining.mu:.6g} for Gaussian noise and (epsilon=0.5, delta=9e-08) for other noise" in output
@@ -74,7 +74,7 @@ def test_show_is_readable(path: Path) -> None:
 def test_show_of_an_empty_ledger(path: Path) -> None:
     call("init", path, "--epsilon", 3, "--delta", 1e-6)
     output = call("show", path).output
-    assert "spent: epsilon=0 at delta=1e-06 in 0 releases" in output
+    assert "spent: epsilon=0 at delta=1e-06 in 0 spends" in output
     assert "for Gaussian noise or (epsilon=3, delta=1e-06) for other noise" in output
 
 

@@ -62,7 +62,7 @@ def paper_joint(privacy: JointDP, *, episodes: int, horizon: int, dimension: int
     scale = math.sqrt(2) * constants.sigma
     mu = rows.sensitivity(privacy.relation) * tree.column_norm(2) / scale
     noise = scale / H**2 * worst_std(tree) / tree.column_norm(2)
-    return Calibration("paper, Cor. 5", tree.name, episodes, noise, GaussianDP(mu), dimension)
+    return Calibration("paper", tree.name, episodes, noise, GaussianDP(mu), dimension)
 
 
 def tight_joint(privacy: JointDP, counter: Factorisation, *, horizon: int, dimension: int) -> Calibration:

@@ -18,7 +18,7 @@ from confide.errors import InvalidParameter
 from confide.mechanisms.counters import FACTORISATIONS, Counter, Factorisation, Toeplitz, dense
 from confide.mechanisms.counters.counter import Memory
 from confide.mechanisms.smooth import SmoothGaussian
-from confide.mechanisms.sources import FastSource, NoiseSource, noise_source
+from confide.mechanisms.sources import FastSource, NoiseSource, Shape, noise_source
 from confide.privacy.bounded import Array, Bounded, L2Ball
 from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import CentralDP, Relation
@@ -43,11 +43,11 @@ class Scaled:
     name: str = "fast"
     discrete: bool = False
 
-    def gaussian(self, scale: float, size: int) -> npt.NDArray[Any]:
-        return self.inner.gaussian(self.factor * scale, size)
+    def gaussian(self, scale: float, shape: Shape) -> npt.NDArray[Any]:
+        return self.inner.gaussian(self.factor * scale, shape)
 
-    def laplace(self, scale: float, size: int) -> npt.NDArray[Any]:
-        return self.inner.laplace(self.factor * scale, size)
+    def laplace(self, scale: float, shape: Shape) -> npt.NDArray[Any]:
+        return self.inner.laplace(self.factor * scale, shape)
 
     def state(self) -> dict[str, Any]:
         return self.inner.state()
@@ -60,11 +60,11 @@ class Scaled:
 class Shared(Scaled):
     """A broken source: one draw for all coordinates, as if noise were a number and not a vector."""
 
-    def gaussian(self, scale: float, size: int) -> npt.NDArray[Any]:
-        return np.full(size, self.inner.gaussian(scale, 1)[0])
+    def gaussian(self, scale: float, shape: Shape) -> npt.NDArray[Any]:
+        return np.full(shape, self.inner.gaussian(scale, 1)[0])
 
-    def laplace(self, scale: float, size: int) -> npt.NDArray[Any]:
-        return np.full(size, self.inner.laplace(scale, 1)[0])
+    def laplace(self, scale: float, shape: Shape) -> npt.NDArray[Any]:
+        return np.full(shape, self.inner.laplace(scale, 1)[0])
 
 
 class Tapped:

@@ -69,8 +69,8 @@ def _print_table(rows: list[dict[str, Any]], epsilon: float, delta: float, episo
     from rich.table import Table
 
     promise = f"JointDP(epsilon={epsilon:g}, delta={delta:g})"
-    table = Table(title=f"UCRL-VTR, {promise}, {episodes:,} users, horizon {horizon}, dimension {dimension}")
-    table.add_column("calibration")
+    table = Table(title=f"UCRL-VTR, {promise}, {episodes:,} users, H={horizon}, d={dimension}")
+    table.add_column("constants")
     table.add_column("counter")
     for heading in ("releases", "noise", "less by", "epsilon", "users"):
         table.add_column(heading, justify="right")
@@ -88,5 +88,5 @@ def _print_table(rows: list[dict[str, Any]], epsilon: float, delta: float, episo
     console.print(table)
     console.print("noise    standard deviation of a diagonal entry of Lambda at the worst release,", style="dim")
     console.print("         in units of the squared bound on the rows", style="dim")
-    console.print("epsilon  what that noise really gives", style="dim")
+    console.print("epsilon  what that noise really gives; paper: [Luyo21, Cor. 5]", style="dim")
     console.print("users    until the signal k/d exceeds the norm of the noise, noise x sqrt(2d)", style="dim")

@@ -48,7 +48,7 @@ def show(path: File, as_json: Annotated[bool, typer.Option("--json", help="For m
     spent = account.spent
     parts = f"mu={spent.mu:.6g} of Gaussian noise and (epsilon={spent.epsilon:.6g}, delta={spent.delta:.6g}) of other noise"
     typer.echo(f"total: {_total(account)}")
-    typer.echo(f"spent: epsilon={account.epsilon:.6g} at delta={account.total.delta:g} in {len(spends)} releases: {parts}")
+    typer.echo(f"spent: epsilon={account.epsilon:.6g} at delta={account.total.delta:g} in {len(spends)} spends: {parts}")
     typer.echo(f"left:  {account.left}")
 
 

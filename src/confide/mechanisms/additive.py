@@ -84,10 +84,10 @@ class AdditiveNoise:
             return exact
         draw = noise.gaussian if self.distribution == "gaussian" else noise.laplace
         if self.step is None:
-            noisy: Array = draw(self.scale, exact.size).reshape(exact.shape)
+            noisy: Array = draw(self.scale, exact.shape)
             noisy += exact
             return noisy
-        result: Array = (exact + draw(self.scale / self.step, exact.size).reshape(exact.shape)) * self.step
+        result: Array = (exact + draw(self.scale / self.step, exact.shape)) * self.step
         return result
 
 

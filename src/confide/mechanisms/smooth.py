@@ -189,6 +189,7 @@ def paper_calibration(epsilon: float, delta: float, dimension: int) -> SmoothCal
     return SmoothCalibration(alpha, beta)
 
 
+@np.errstate(divide="ignore", over="ignore", invalid="ignore")  # r = 1: the ball is infinite
 def _divergence(epsilon: float, distance: Array, logs: Array, dimension: int, nodes: int) -> Array:
     """H_{e^epsilon}(N(0, I) || N(distance, r^2 I)) for each r = exp(logs) and its distance > 0, all in one array."""
     free = dimension - 1  # degrees of freedom of t, off the axis
@@ -198,22 +199,21 @@ def _divergence(epsilon: float, distance: Array, logs: Array, dimension: int, no
     if free == 0:
         return np.where(square > 0, _on_the_line(np.full_like(r, epsilon), root, logs, distance), 0.0)
     shortest, longest = math.sqrt(2 * gammaincinv(free / 2, _NEGLECTED)), math.sqrt(2 * gammainccinv(free / 2, _NEGLECTED))
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        radius = root / np.abs(curvature)
-        reach = np.minimum(radius, 8 * longest)
-        start, stop = np.arcsin(np.minimum(shortest / reach, 1.0)), np.arcsin(np.minimum(longest / reach, 1.0))
-        points, weights = _gauss_legendre(nodes)
-        angle = ((start + stop)[:, None] + (stop - start)[:, None] * points) / 2
-        sine, cosine, part = np.sin(angle), np.cos(angle), (reach / radius)[:, None]
-        t = reach[:, None] * sine
-        log_density = (free - 1) * np.log(t) - t * t / 2 - (free / 2 - 1) * math.log(2) - gammaln(free / 2)
-        threshold = (epsilon - free * logs)[:, None] - t * t * curvature[:, None] / 2  # ln(e^epsilon q(t)/p(t))
-        root_at_t = root[:, None] * np.sqrt(np.square(cosine) + (1 - part * part) * np.square(sine))
-        on_line = _on_the_line(threshold, root_at_t, logs[:, None], distance[:, None])
-        inside = (np.exp(log_density) * on_line * reach[:, None] * cosine) @ weights * (stop - start) / 2
-        # beyond the ball, where r < 1, A holds the whole line
-        p_beyond, q_beyond = gammaincc(free / 2, np.square(radius) / 2), gammaincc(free / 2, np.square(radius / r) / 2)
-        beyond = p_beyond - np.exp(epsilon + np.log(q_beyond))
+    radius = root / np.abs(curvature)
+    reach = np.minimum(radius, 8 * longest)
+    start, stop = np.arcsin(np.minimum(shortest / reach, 1.0)), np.arcsin(np.minimum(longest / reach, 1.0))
+    points, weights = _gauss_legendre(nodes)
+    angle = ((start + stop)[:, None] + (stop - start)[:, None] * points) / 2
+    sine, cosine, part = np.sin(angle), np.cos(angle), (reach / radius)[:, None]
+    t = reach[:, None] * sine
+    log_density = (free - 1) * np.log(t) - t * t / 2 - (free / 2 - 1) * math.log(2) - gammaln(free / 2)
+    threshold = (epsilon - free * logs)[:, None] - t * t * curvature[:, None] / 2  # ln(e^epsilon q(t)/p(t))
+    root_at_t = root[:, None] * np.sqrt(np.square(cosine) + (1 - part * part) * np.square(sine))
+    on_line = _on_the_line(threshold, root_at_t, logs[:, None], distance[:, None])
+    inside = (np.exp(log_density) * on_line * reach[:, None] * cosine) @ weights * (stop - start) / 2
+    # beyond the ball, where r < 1, A holds the whole line
+    p_beyond, q_beyond = gammaincc(free / 2, np.square(radius) / 2), gammaincc(free / 2, np.square(radius / r) / 2)
+    beyond = p_beyond - np.exp(epsilon + np.log(q_beyond))
     result: Array = np.where(square > 0, inside + np.where(curvature > 0, beyond, 0.0), 0.0)
     return result
 
@@ -225,10 +225,9 @@ def _on_the_line(threshold: Array, root: Array, logs: Array, distance: Array) ->
     e^threshold Q into p times a Mills ratio: a large threshold does not overflow, nor do the tails cancel.
     """
     r, curvature = np.exp(logs), np.expm1(-2 * logs)
-    with np.errstate(divide="ignore"):  # r = 1: far is infinite
-        pivot = distance / np.square(r) + root
-        near = (np.square(distance / r) + 2 * (logs - threshold)) / pivot
-        far = np.abs(pivot / curvature)
+    pivot = distance / np.square(r) + root
+    near = (np.square(distance / r) + 2 * (logs - threshold)) / pivot
+    far = np.abs(pivot / curvature)
     standard = (near - distance) / r
     by_mills = r * _density(near) * _mills(-np.minimum(standard, 0.0))
     below = ndtr(near) - np.where(standard > 0, np.exp(np.minimum(threshold, 700.0)) * ndtr(standard), by_mills)

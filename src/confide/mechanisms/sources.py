@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from confide.errors import InvalidParameter, MissingExtra
 
+Shape = int | tuple[int, ...]
+
 
 class NoiseSource(Protocol):
     """Independent draws of noise. `discrete` sources return int64 and take their scale in units of the lattice."""
@@ -20,8 +22,8 @@ class NoiseSource(Protocol):
     def name(self) -> str: ...
     @property
     def discrete(self) -> bool: ...
-    def gaussian(self, scale: float, size: int) -> npt.NDArray[Any]: ...
-    def laplace(self, scale: float, size: int) -> npt.NDArray[Any]: ...
+    def gaussian(self, scale: float, shape: Shape) -> npt.NDArray[Any]: ...
+    def laplace(self, scale: float, shape: Shape) -> npt.NDArray[Any]: ...
     def state(self) -> dict[str, Any]:
         """What the next draws depend on, for a saved state; empty where they depend on nothing that can be saved."""
 
@@ -37,13 +39,11 @@ class FastSource:
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
 
-    def gaussian(self, scale: float, size: int) -> npt.NDArray[np.float64]:
-        draws = self._rng.standard_normal(size)
-        draws *= scale
-        return draws
+    def gaussian(self, scale: float, shape: Shape) -> npt.NDArray[np.float64]:
+        return self._rng.normal(0.0, scale, shape)
 
-    def laplace(self, scale: float, size: int) -> npt.NDArray[np.float64]:
-        return self._rng.laplace(0.0, scale, size)
+    def laplace(self, scale: float, shape: Shape) -> npt.NDArray[np.float64]:
+        return self._rng.laplace(0.0, scale, shape)
 
     def state(self) -> dict[str, Any]:
         state = dict(self._rng.bit_generator.state)
@@ -66,11 +66,16 @@ class SecureSource:
     def __init__(self) -> None:
         _opendp()
 
-    def gaussian(self, scale: float, size: int) -> npt.NDArray[np.int64]:
-        return np.asarray(_sampler("gaussian", scale, size)([0] * size), dtype=np.int64)
+    def gaussian(self, scale: float, shape: Shape) -> npt.NDArray[np.int64]:
+        return self._draw("gaussian", scale, shape)
 
-    def laplace(self, scale: float, size: int) -> npt.NDArray[np.int64]:
-        return np.asarray(_sampler("laplace", scale, size)([0] * size), dtype=np.int64)
+    def laplace(self, scale: float, shape: Shape) -> npt.NDArray[np.int64]:
+        return self._draw("laplace", scale, shape)
+
+    @staticmethod
+    def _draw(distribution: str, scale: float, shape: Shape) -> npt.NDArray[np.int64]:
+        zeros = np.zeros(shape, dtype=np.int64)
+        return np.array(_sampler(distribution, scale, zeros.size)(zeros.ravel().tolist()), dtype=np.int64).reshape(shape)
 
     def state(self) -> dict[str, Any]:
         return {}

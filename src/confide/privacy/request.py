@@ -39,6 +39,9 @@ class _Request:
             raise InvalidParameter(f"delta must be in [0, 1), got delta={self.delta}")
         object.__setattr__(self, "relation", parse_relation(self.relation))
 
+    def __str__(self) -> str:
+        return f"{type(self).__name__}(epsilon={self.epsilon:g}, delta={self.delta:g})"
+
 
 @dataclass(frozen=True, slots=True)
 class CentralDP(_Request):

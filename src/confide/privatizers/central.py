@@ -71,7 +71,7 @@ class CentralPrivatizer:
         return self._counter.noise_std(t)
 
     def absorb(self, contribution: Bounded) -> None:
-        if contribution.bound != self._counter.bound:
+        if contribution.bound is not self._counter.bound and contribution.bound != self._counter.bound:
             raise InvalidParameter("the contribution was clipped by another bound than the privatizer's")
         if self._users == self.schedule.users:
             raise StreamExhausted(f"the guarantee covers {self.schedule.users} users, and all were absorbed")

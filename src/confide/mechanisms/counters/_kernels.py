@@ -12,25 +12,20 @@ Array = npt.NDArray[np.float64]
 def encode(leaf: Array, buffers: Array, decays: Array, weights: Array) -> Array:
     """The row of C x at time t, and the buffers [buffer, coordinate] moved on to t + 1."""
     row = np.empty((1, leaf.size))
-    for k in range(leaf.size):
-        value = leaf[k]
-        total = value
-        for i in range(decays.size):
-            total += weights[i] * buffers[i, k]
-            buffers[i, k] = decays[i] * buffers[i, k] + value
-        row[0, k] = total
+    row[0] = leaf
+    for i in range(decays.size):
+        for k in range(leaf.size):
+            row[0, k] += weights[i] * buffers[i, k]
+            buffers[i, k] = decays[i] * buffers[i, k] + leaf[k]
     return row
 
 
 @njit
 def decode(row: Array, buffers: Array, decays: Array, weights: Array) -> Array:
     """The prefix sum B y at time t, with the buffers [buffer, coordinate] moved to t."""
-    prefix = np.empty(row.size)
-    for k in range(row.size):
-        value = row[k]
-        total = 0.0
-        for i in range(decays.size):
-            buffers[i, k] = decays[i] * buffers[i, k] + value
-            total += weights[i] * buffers[i, k]
-        prefix[k] = total
+    prefix = np.zeros(row.size)
+    for i in range(decays.size):
+        for k in range(row.size):
+            buffers[i, k] = decays[i] * buffers[i, k] + row[k]
+            prefix[k] += weights[i] * buffers[i, k]
     return prefix

@@ -9,7 +9,7 @@ positive, and nothing cancels however close a decay comes to 1.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -32,6 +32,7 @@ class Buffered:
 
     leaves: int
     gaps: tuple[float, ...] = ()
+    _parts: "_Parts" = field(init=False, repr=False, compare=False)
     name: ClassVar[str] = "buffered"
     integral: ClassVar[bool] = False
     coefficient: ClassVar[float] = 1.0
@@ -42,15 +43,16 @@ class Buffered:
         if len(gaps) % 2 or not all(a < b for a, b in zip((0.0, *gaps), (*gaps, 1.0), strict=True)):
             raise InvalidParameter(f"gaps must be an even number of increasing values in (0, 1), got {gaps}")
         object.__setattr__(self, "gaps", gaps)
+        object.__setattr__(self, "_parts", _parts(gaps))
 
     def column_norm(self, order: int) -> float:
-        coder = _parts(self.gaps).coder
+        coder = self._parts.coder
         if order == 1:
             return 1 + float(coder.weights @ _geometric(coder.gaps, self.leaves - 1))
         return math.sqrt(1 + _energy(coder, self.leaves - 1))
 
     def row_norm(self, t: int) -> float:
-        return math.sqrt(_energy(_parts(self.gaps).decoder, t))
+        return math.sqrt(_energy(self._parts.decoder, t))
 
     def parameters(self) -> dict[str, Any]:
         return {"gaps": list(self.gaps)}
@@ -62,12 +64,12 @@ class Buffered:
         return {"buffers": np.zeros((len(self.gaps) // 2 + 1, size))}
 
     def encode(self, t: int, leaf: npt.NDArray[Any], memory: Memory) -> npt.NDArray[Any]:  # noqa: ARG002 - time-invariant
-        coder = _parts(self.gaps).coder
-        return _kernels.encode(np.ascontiguousarray(leaf), memory["buffers"], coder.decays, coder.weights)
+        coder = self._parts.coder
+        return _kernels.encode(leaf, memory["buffers"], coder.decays, coder.weights)
 
     def decode(self, t: int, rows: Array, memory: Memory) -> Array:  # noqa: ARG002 - time-invariant
-        decoder = _parts(self.gaps).decoder
-        return _kernels.decode(np.ascontiguousarray(rows[0]), memory["buffers"], decoder.decays, decoder.weights)
+        decoder = self._parts.decoder
+        return _kernels.decode(rows[0], memory["buffers"], decoder.decays, decoder.weights)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ class Counter:
 
     def absorb(self, contribution: Bounded) -> None:
         """One leaf: the sum of the contributions of the users between two releases. The noise is drawn here, once."""
-        if contribution.bound != self.bound:
+        if contribution.bound is not self.bound and contribution.bound != self.bound:
             raise InvalidParameter("the contribution was clipped by another bound than the counter's")
         if self._t == self.factorisation.leaves:
             raise StreamExhausted(f"the guarantee covers {self.factorisation.leaves} leaves, and all were absorbed")

@@ -1,0 +1,145 @@
+"""Counters side by side in one run: absorbs per second, memory, and noise. Ratios only: machines are noisy.
+
+    python benchmarks/counters.py [--episodes 1000000] [--write]
+
+With --write the table goes to docs/benchmarks/counters.md, with the commit and the arguments that made it.
+"""
+
+import argparse
+import subprocess
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+
+from confide.cli.calibrate import calibrations
+from confide.mechanisms.counters import Buffered, Counter
+from confide.mechanisms.counters.buffered import optimal_gaps
+from confide.mechanisms.counters.toeplitz import square_root
+from confide.mechanisms.sources import noise_source
+from confide.privacy import CentralDP, loss_for
+from confide.privacy.bounded import Bounded, L2Ball
+from confide.privatizers import worst_std
+
+SIZE = 5 * 6 * 6
+PRIVACY = CentralDP(1.0, 1e-5)
+
+
+class PlainTree:
+    """A straightforward NumPy binary tree, as one would write it in a notebook."""
+
+    def __init__(self, leaves: int, sigma: float, rng: np.random.Generator) -> None:
+        self.levels, self.sigma, self.rng, self.t = leaves.bit_length(), sigma, rng, 0
+        self.exact, self.noisy = np.zeros((self.levels, SIZE)), np.zeros((self.levels, SIZE))
+
+    def absorb(self, values: np.ndarray) -> None:
+        self.t += 1
+        i = (self.t & -self.t).bit_length() - 1
+        node = values + self.exact[:i].sum(axis=0)
+        self.exact[:i] = 0
+        self.noisy[:i] = 0
+        self.exact[i] = node
+        self.noisy[i] = node + self.rng.normal(0.0, self.sigma, SIZE)
+
+    def release(self) -> np.ndarray:
+        return self.noisy.sum(axis=0)
+
+
+def seconds(absorb, contribution, episodes: int) -> float:
+    start = time.process_time()
+    for _ in range(episodes):
+        absorb(contribution)
+    return time.process_time() - start
+
+
+def throughput(episodes: int) -> list[str]:
+    bound = L2Ball(1.0, SIZE)
+    contribution = bound.clip(np.full(SIZE, 0.01))
+    counter = Counter(
+        bound, Buffered(episodes), loss=loss_for(PRIVACY), request=PRIVACY, users=episodes, noise=noise_source("fast", 0)
+    )
+    plain = PlainTree(episodes, 1.0, np.random.default_rng(0))
+    counter.absorb(contribution)  # compile
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(1000):
+        counter.absorb(contribution)
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    chunk, rounds = (episodes - 2000) // 10, 10
+    times = np.array(
+        [[seconds(plain.absorb, contribution.values, chunk), seconds(counter.absorb, contribution, chunk)] for _ in range(rounds)]
+    )
+    plain_rate, buffered_rate = rounds * chunk / times.sum(axis=0)
+    held = sum(part.size for memory in (counter._private, counter._public) for part in memory.values()) + counter._prefix.size
+    return [
+        "| counter, 5 x 6 x 6 stack | absorbs per CPU-second | of the plain tree's | arrays held | bytes grown in 1000 absorbs |",
+        "|---|---|---|---|---|",
+        f"| plain NumPy tree | {plain_rate:,.0f} | 1.00 | {2 * plain.levels} | - |",
+        f"| confide, buffered ({episodes:,} leaves) | {buffered_rate:,.0f} | {buffered_rate / plain_rate:.2f} "
+        f"| {held / SIZE:g} | {grown} |",
+    ]
+
+
+def noise() -> list[str]:
+    lines = ["| maximal std, unit sensitivity, mu = 1 | n = 1e3 | 1e4 | 1e5 | 1e6 |", "|---|---|---|---|---|"]
+    sizes = (10**3, 10**4, 10**5, 10**6)
+    lines.append("| square-root Toeplitz | " + " | ".join(f"{float((square_root(n) ** 2).sum()):.4f}" for n in sizes) + " |")
+    for buffers in (4, 5, 6):
+        values = [worst_std(Buffered(n, optimal_gaps(n, buffers))) for n in sizes]
+        lines.append(f"| buffered, {buffers} buffers | " + " | ".join(f"{value:.4f}" for value in values) + " |")
+    return lines
+
+
+def calibration() -> list[str]:
+    lines = [
+        "| Lambda, K = 1e5, eps = 1, delta = 1e-5, H = 5, d = 5 | counter | releases | noise / L^2 | paper over this | true epsilon |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['calibration']} | {row['counter']} | {row['releases']:,} | {row['noise_on_lambda']:.4g} "
+        f"| {row['times_less_than_paper']:.0f} | {row['true_epsilon']:.3g} |"
+        for row in calibrations(1.0, 1e-5, 100_000, 5, 5, 0.1)
+    ]
+    return lines
+
+
+def covariance(runs: int = 100_000) -> list[str]:
+    """The empirical covariance of a buffered counter's releases against B B^T: one coordinate is one run."""
+    leaves, bound = 24, L2Ball(1.0, runs)
+    counter = Counter(
+        bound, Buffered(leaves), loss=loss_for(PRIVACY), request=PRIVACY, users=leaves, noise=noise_source("fast", 1)
+    )
+    seen = []
+    for _ in range(leaves):
+        counter.absorb(Bounded(np.zeros(runs), bound))
+        seen.append(counter.release().values)
+    from confide.mechanisms.counters import dense
+
+    decoder, _ = dense(Buffered(leaves))
+    expected = counter.noise.scale**2 * decoder @ decoder.T
+    error = np.abs(np.cov(seen) / expected - 1).max()
+    return [
+        f"Covariance of 24 releases of the buffered counter over {runs:,} runs: largest relative deviation from B B^T {error:.4f}."
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--episodes", type=int, default=1_000_000)
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    sections = [throughput(arguments.episodes), noise(), calibration(), covariance()]
+    text = "\n\n".join("\n".join(lines) for lines in sections) + "\n"
+    print(text)
+    if arguments.write:
+        commit = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        header = f"# Counters\n\n`python benchmarks/counters.py --episodes {arguments.episodes} --write`, at commit {commit}.\n\n"
+        Path("docs/benchmarks/counters.md").write_text(header + text)
+
+
+if __name__ == "__main__":
+    main()

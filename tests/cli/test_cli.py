@@ -1,0 +1,96 @@
+"""The command line as a user sees it: real processes for errors and exit codes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def confide(*arguments, cwd=None):
+    command = [sys.executable, "-c", "from confide.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+
+
+def test_calibrate_prints_a_table():
+    done = confide("calibrate", "--epsilon", 1, "--delta", 1e-5, "--episodes", 100_000, "--horizon", 5, "--dimension", 5)
+    assert done.returncode == 0
+    assert "paper" in done.stdout
+    assert "4,558 x" in done.stdout
+
+
+def test_calibrate_less_noise_than_the_paper():
+    """Paper (Cor. 5) over tight, on Lambda: tree, square root over all episodes, square root over a geometric schedule."""
+    rows = json.loads(confide("calibrate", "--json").stdout)
+    ratios = {(row["counter"], row["releases"]): row["times_less_than_paper"] for row in rows if row["calibration"] == "tight"}
+    assert ratios["tree", 100_000] >= 580
+    assert ratios["toeplitz", 100_000] >= 2000
+    assert ratios["toeplitz", 32] >= 4500
+    assert all(row["true_epsilon"] == pytest.approx(1.0) for row in rows if row["calibration"] == "tight")
+    paper = next(row for row in rows if row["calibration"] != "tight")
+    assert paper["true_epsilon"] == pytest.approx(1e-3, rel=0.2)
+
+
+def test_audit():
+    done = confide("audit", "gaussian", "--runs", 2000, "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert found["refuted"] is False
+    assert 0 < found["epsilon_lower"] < found["epsilon"]
+    broken = confide("audit", "gaussian", "--runs", 2000, "--twin", "shared")
+    assert broken.returncode == 1
+    assert "REFUTED" in broken.stdout
+
+
+def test_verify(tmp_path):
+    from confide.audit import verify
+    from confide.mechanisms.counters import Counter, Tree
+    from confide.mechanisms.sources import noise_source
+    from confide.privacy import CentralDP, loss_for
+    from confide.privacy.bounded import L2Ball
+    from confide.privacy.certificate import certify
+
+    privacy = CentralDP(1.0, 1e-5)
+    counter = Counter(L2Ball(1.0, 2), Tree(8), loss=loss_for(privacy), request=privacy, users=8, noise=noise_source("fast", 0))
+    certificate = certify(counter.guarantee, [counter.mechanism()])
+    verify(certificate)
+    certificate.save(tmp_path / "good.json")
+    assert "add up" in confide("verify", tmp_path / "good.json").stdout
+    assert json.loads(confide("verify", tmp_path / "good.json", "--json").stdout)["valid"] is True
+    certificate.document["mechanisms"][0]["scale"] /= 2
+    certificate.save(tmp_path / "bad.json")
+    done = confide("verify", tmp_path / "bad.json")
+    assert done.returncode == 2
+    assert "the mechanisms give" in done.stderr
+
+
+def test_version():
+    assert confide("--version").stdout.startswith("confide 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["calibrate", "--epsilon", "-1"], "epsilon must be positive and finite, got epsilon=-1.0"),
+        (["calibrate", "--epsilon", "nan"], "epsilon must be positive and finite, got epsilon=nan"),
+        (["calibrate", "--epsilon", "inf"], "epsilon must be positive and finite, got epsilon=inf"),
+        (["calibrate", "--epsilon", "0"], "epsilon must be positive"),
+        (["calibrate", "--delta", "1"], "delta must be in [0, 1), got delta=1.0"),
+        (["calibrate", "--delta", "0"], "needs delta > 0"),
+        (["calibrate", "--episodes", "0"], "episodes must be at least 1, got episodes=0"),
+        (["calibrate", "--epsilon", "much"], "--epsilon"),
+        (["calibrate", "--colour"], "No such option"),
+        (["audit", "magic"], "there is no audit of 'magic'"),
+        (["audit"], "Missing argument"),
+        (["verify", "nowhere.json"], "cannot read nowhere.json"),
+        (["ledger", "show", "nowhere.sqlite"], "confide ledger init"),
+        (["teleport"], "No such command"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(arguments, message, tmp_path):
+    done = confide(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
