@@ -53,7 +53,7 @@ def test_pure_counters_stand():
 
 
 class LowBits(CounterSubject):
-    """Reads the last bit only [Mironov12]: y in (1/2, 1) comes from 1 + noise, which has one, or from noise near 2, minus 1, which has none."""
+    """Reads the last bit only [Mironov12]: y in (1/2, 1) comes from 1 + noise, which has one, or from noise near 2, minus 1: none."""
 
     def score(self):
         return lambda seen: ((seen > 0.5) & (seen < 1) & (seen * 2.0**53 % 2 == 1)).any(axis=1).astype(float)
