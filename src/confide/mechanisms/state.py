@@ -95,6 +95,11 @@ class StateFile:
         except OSError as error:
             raise StateError(f"cannot read the state file {self.path.name}: {error.strerror}") from None
 
+    def remove(self) -> None:
+        """Nothing will be resumed any more."""
+        self.path.unlink(missing_ok=True)
+        self._mark.unlink(missing_ok=True)
+
     def generation(self) -> int:
         """The newest generation that was written, and so may have been released; 0 if there is none."""
         try:

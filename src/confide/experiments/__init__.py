@@ -1,0 +1,1 @@
+"""Runs: an agent, a problem, a seed, and what came of it."""

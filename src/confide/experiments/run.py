@@ -1,0 +1,163 @@
+"""The result of a run, in memory and in a folder."""
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import ConfideError, InvalidParameter
+from confide.policy import Policy, load_policy
+from confide.privacy.certificate import Certificate
+
+Array = npt.NDArray[np.float64]
+
+_FORMAT = "confide-run/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of users who were all served by the same policy."""
+
+    users: int  # how many
+    value: float | None  # the exact value of the policy, where the problem knows it
+    mean_return: float  # what these users got on average
+    noise_std: float | None = None  # of the release that the policy was planned from, where there was one
+    signal: float | None = None  # what stood against that noise, as the agent measures it from the release
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """What happened. Regret is exact cumulative pseudo-regret: sum over users of (optimal value - value of their policy)."""
+
+    agent: str
+    problem: str
+    seed: int
+    planned_episodes: int
+    segments: tuple[Segment, ...] = field(repr=False)
+    policy: Policy | None = field(repr=False)  # the last one
+    optimal_value: float | None
+    uniform_value: float | None
+    guarantee: str
+    certificate: Certificate | None = field(repr=False)
+    seconds: float
+    versions: dict[str, str] = field(repr=False)
+    command: str = ""
+
+    @property
+    def episodes(self) -> int:
+        """How many users were served; fewer than planned if the run was interrupted."""
+        return sum(segment.users for segment in self.segments)
+
+    @property
+    def complete(self) -> bool:
+        return self.episodes == self.planned_episodes
+
+    @property
+    def checkpoints(self) -> npt.NDArray[np.int64]:
+        """Numbers of users, evenly spaced on a logarithmic scale, at which curves are given."""
+        return checkpoint_grid(self.episodes)
+
+    @property
+    def regret(self) -> Array:
+        """Cumulative regret at the checkpoints; NaN where the problem's values are unknown."""
+        if self.optimal_value is None:
+            return np.full(len(self.checkpoints), math.nan)
+        ends, losses = self._ends(), [self.optimal_value - (math.nan if s.value is None else s.value) for s in self.segments]
+        cumulative = np.concatenate([[0.0], np.cumsum([s.users * loss for s, loss in zip(self.segments, losses, strict=True)])])
+        curve: Array = np.interp(self.checkpoints, ends, cumulative)  # linear within a segment: exact
+        return curve
+
+    @property
+    def value(self) -> Array:
+        """The exact value of the policy that served the user at each checkpoint."""
+        return self._at_checkpoints([math.nan if s.value is None else s.value for s in self.segments])
+
+    @property
+    def mean_return(self) -> Array:
+        """What the users of the checkpoint's segment got on average: sampled, where `value` is exact."""
+        return self._at_checkpoints([s.mean_return for s in self.segments])
+
+    @property
+    def noise_std(self) -> Array:
+        return self._at_checkpoints([math.nan if s.noise_std is None else s.noise_std for s in self.segments])
+
+    @property
+    def signal(self) -> Array:
+        return self._at_checkpoints([math.nan if s.signal is None else s.signal for s in self.segments])
+
+    def save(self, folder: str | Path) -> None:
+        """Into a folder of JSON and CSV that opens anywhere; public values only."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        facts = {key: getattr(self, key) for key in _FACTS}
+        (target / "run.json").write_text(
+            json.dumps({"format": _FORMAT, **facts, "segments": [asdict(s) for s in self.segments]}, indent=1, allow_nan=False) + "\n"
+        )
+        (target / "curve.csv").write_text(self.csv())
+        if self.policy is not None:
+            self.policy.save(target / "policy.npz")
+        if self.certificate is not None:
+            self.certificate.save(target / "certificate.json")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Run":
+        source = Path(folder)
+        try:
+            facts = json.loads((source / "run.json").read_text())
+            if facts["format"] != _FORMAT:
+                raise InvalidParameter(f"{source} holds a run of format {facts['format']}, this version of confide reads {_FORMAT}")
+            segments = tuple(Segment(**segment) for segment in facts["segments"])
+            known = {key: facts[key] for key in _FACTS}
+        except ConfideError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InvalidParameter(f"{source} does not hold a saved run: {error}") from None
+        policy = load_policy(source / "policy.npz") if (source / "policy.npz").exists() else None
+        certificate = Certificate.load(source / "certificate.json") if (source / "certificate.json").exists() else None
+        return cls(segments=segments, policy=policy, certificate=certificate, **known)
+
+    def csv(self) -> str:
+        names = ("regret", "value", "mean_return", "noise_std", "signal")
+        lines = [",".join(("users", *names))]
+        for row in zip(self.checkpoints, *(getattr(self, name) for name in names), strict=True):
+            lines.append(",".join("" if isinstance(x, float) and math.isnan(x) else repr(x.item()) for x in row))
+        return "\n".join(lines) + "\n"
+
+    def plot(self) -> Any:
+        """A matplotlib figure of regret and value over users."""
+        from confide.report.plots import plot_runs
+
+        return plot_runs([self])
+
+    def _ends(self) -> npt.NDArray[np.int64]:
+        return np.concatenate([[0], np.cumsum([s.users for s in self.segments], dtype=np.int64)])
+
+    def _at_checkpoints(self, per_segment: list[float]) -> Array:
+        if not per_segment:
+            return np.zeros(0)
+        index = np.searchsorted(self._ends()[1:], self.checkpoints, side="left")
+        return np.asarray(per_segment, dtype=float)[index]
+
+
+_FACTS = (
+    "agent",
+    "problem",
+    "seed",
+    "planned_episodes",
+    "optimal_value",
+    "uniform_value",
+    "guarantee",
+    "seconds",
+    "versions",
+    "command",
+)
+
+
+def checkpoint_grid(episodes: int, points: int = 200) -> npt.NDArray[np.int64]:
+    if episodes == 0:
+        return np.zeros(0, dtype=np.int64)
+    return np.unique(np.round(np.geomspace(1, episodes, points)).astype(np.int64))

@@ -1,0 +1,1 @@
+"""Released statistics in, policies out: public from here on."""

@@ -1,0 +1,38 @@
+"""The finite-horizon Riccati recursion.
+
+    P_H = Q,   P_h = Q + K_h^T R K_h + (A + B K_h)^T P_{h+1} (A + B K_h),   K_h = -(R + B^T P_{h+1} B)^-1 B^T P_{h+1} A,   K_H = 0
+
+[Chowdhury21, (3)] prints P_h in the formula of K_h; it must be P_{h+1}.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.policy import LinearPolicy
+
+Array = npt.NDArray[np.float64]
+
+
+def riccati(A: Array, B: Array, Q: Array, R: Array, horizon: int) -> tuple[Array, LinearPolicy]:
+    """Costs to go P [h, n, n] for h = 0..H-1 and optimal gains K [h, d, n]; the last input has nothing left to steer."""
+    n, d = B.shape
+    P, gains = np.zeros((horizon, n, n)), np.zeros((horizon, d, n))
+    P[-1] = Q
+    for h in reversed(range(horizon - 1)):
+        gains[h] = -np.linalg.solve(R + B.T @ P[h + 1] @ B, B.T @ P[h + 1] @ A)
+        P[h] = _cost_to_go(A, B, Q, R, gains[h], P[h + 1])
+    return P, LinearPolicy(gains)
+
+
+def linear_costs(A: Array, B: Array, Q: Array, R: Array, gains: Array) -> Array:
+    """Costs to go P [h, n, n] of the policy u_h = K_h x_h."""
+    H, _, n = gains.shape
+    P = np.zeros((H + 1, n, n))
+    for h in reversed(range(H)):
+        P[h] = _cost_to_go(A, B, Q, R, gains[h], P[h + 1])
+    return P[:H]
+
+
+def _cost_to_go(A: Array, B: Array, Q: Array, R: Array, K: Array, P: Array) -> Array:
+    closed = A + B @ K
+    return np.asarray(Q + K.T @ R @ K + closed.T @ P @ closed)

@@ -1,0 +1,113 @@
+"""What to do: public values, functions of releases alone."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TabularPolicy:
+    """One action per step and state, actions [h, s], out of `choices`."""
+
+    actions: npt.NDArray[np.int64]
+    choices: int
+
+    def __post_init__(self) -> None:
+        actions = np.ascontiguousarray(self.actions, dtype=np.int64)
+        if actions.ndim != 2 or actions.size == 0:
+            raise InvalidParameter(f"actions must have shape (horizon, states), got {actions.shape}")
+        if actions.min() < 0 or actions.max() >= self.choices:
+            raise InvalidParameter(f"actions must be in 0..{self.choices - 1}")
+        object.__setattr__(self, "actions", actions)
+
+    def act(self, step: int, state: int, rng: np.random.Generator) -> int:  # noqa: ARG002 - deterministic
+        return int(self.actions[step, state])
+
+    def probabilities(self) -> Array:
+        """[h, s, a]"""
+        return np.eye(self.choices)[self.actions]
+
+    def save(self, path: str | Path) -> None:
+        _save(path, kind="tabular", actions=self.actions, choices=np.array(self.choices))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StochasticPolicy:
+    """The probability of each action per step and state, weights [h, s, a]."""
+
+    weights: Array
+
+    def __post_init__(self) -> None:
+        weights = np.ascontiguousarray(self.weights, dtype=float)
+        if weights.ndim != 3:
+            raise InvalidParameter(f"weights must have shape (horizon, states, actions), got {weights.shape}")
+        wrong = ~(np.isfinite(weights).all(axis=2) & (weights >= 0).all(axis=2) & (np.abs(weights.sum(axis=2) - 1) < 1e-8))
+        if wrong.any():
+            h, s = np.argwhere(wrong)[0]
+            raise InvalidParameter(f"weights[h={h}, s={s}] must be probabilities that sum to one")
+        object.__setattr__(self, "weights", weights)
+
+    @property
+    def choices(self) -> int:
+        return self.weights.shape[2]
+
+    def act(self, step: int, state: int, rng: np.random.Generator) -> int:
+        return int(rng.choice(self.choices, p=self.weights[step, state]))
+
+    def probabilities(self) -> Array:
+        """[h, s, a]"""
+        return self.weights
+
+    def save(self, path: str | Path) -> None:
+        _save(path, kind="stochastic", weights=self.weights)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearPolicy:
+    """u_h = K_h x_h, gains [h, d, n]."""
+
+    gains: Array
+
+    def __post_init__(self) -> None:
+        gains = np.ascontiguousarray(self.gains, dtype=float)
+        if gains.ndim != 3 or not np.isfinite(gains).all():
+            raise InvalidParameter(f"gains must be finite, of shape (horizon, inputs, states), got shape {gains.shape}")
+        object.__setattr__(self, "gains", gains)
+
+    def act(self, step: int, state: Array, rng: np.random.Generator) -> Array:  # noqa: ARG002 - deterministic
+        return np.asarray(self.gains[step] @ state)
+
+    def save(self, path: str | Path) -> None:
+        _save(path, kind="linear", gains=self.gains)
+
+
+FinitePolicy = TabularPolicy | StochasticPolicy
+Policy = FinitePolicy | LinearPolicy
+
+
+def uniform_policy(horizon: int, states: int, actions: int) -> StochasticPolicy:
+    return StochasticPolicy(np.full((horizon, states, actions), 1 / actions))
+
+
+def load_policy(path: str | Path) -> Policy:
+    """A policy that was saved; never a pickle."""
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            kind = str(data["kind"])
+            if kind == "tabular":
+                return TabularPolicy(data["actions"], int(data["choices"]))
+            return StochasticPolicy(data["weights"]) if kind == "stochastic" else LinearPolicy(data["gains"])
+    except (OSError, KeyError, ValueError, EOFError) as error:
+        raise InvalidParameter(f"{path} is not a saved policy: {error}") from None
+
+
+def _save(path: str | Path, *, kind: str, **arrays: npt.NDArray[Any]) -> None:
+    with open(path, "wb") as file:  # a file object: np.savez must not add an ending of its own
+        np.savez_compressed(file, allow_pickle=False, kind=np.array(kind), **arrays)

@@ -1,0 +1,143 @@
+"""The inner loops of exact planning and of sampling, over sparse rows.
+
+Row r = (layer * S + s) * A + a of the transitions holds successors[indptr[r]:indptr[r + 1]] and their probabilities.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide._jit import njit
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[Any]
+
+
+@njit
+def expect(indptr: Ints, successors: Ints, probabilities: Array, first: int, rows: int, values: Array) -> Array:
+    """sum_s' P(s' | row) values[s'] for `rows` rows from `first` on."""
+    result = np.empty(rows)
+    for r in range(rows):
+        total = 0.0
+        for k in range(indptr[first + r], indptr[first + r + 1]):
+            total += probabilities[k] * values[successors[k]]
+        result[r] = total
+    return result
+
+
+@njit
+def push(indptr: Ints, successors: Ints, probabilities: Array, first: int, masses: Array, states: int) -> Array:
+    """The distribution after one step from masses [row]."""
+    result = np.zeros(states)
+    for r in range(masses.size):
+        if masses[r] != 0.0:
+            for k in range(indptr[first + r], indptr[first + r + 1]):
+                result[successors[k]] += masses[r] * probabilities[k]
+    return result
+
+
+@njit
+def walk(
+    start: Array,
+    indptr: Ints,
+    successors: Ints,
+    cumulative: Array,
+    layer_rows: int,
+    rewards: Array,
+    bernoulli: bool,
+    actions: Ints,
+    action_cumulative: Array,
+    states_out: Ints,
+    actions_out: Ints,
+    rewards_out: Array,
+    rng: np.random.Generator,
+) -> None:
+    """Independent episodes of one policy: `actions` [h, s] if it is deterministic (else -1), cumulative weights [h, s, a]."""
+    users, H = actions_out.shape
+    A = rewards.shape[2]
+    for i in range(users):
+        s = np.searchsorted(start, rng.random(), side="right")
+        states_out[i, 0] = s
+        for h in range(H):
+            a = actions[h, s]
+            if a < 0:
+                draw = rng.random()
+                a = 0
+                while a < A - 1 and draw >= action_cumulative[h, s, a]:
+                    a += 1
+            row = h * layer_rows + s * A + a
+            reward = rewards[h, s, a]
+            if bernoulli:
+                reward = 1.0 if rng.random() < reward else 0.0
+            draw = rng.random()
+            low, high = indptr[row], indptr[row + 1] - 1
+            while low < high:
+                middle = (low + high) // 2
+                if cumulative[middle] > draw:
+                    high = middle
+                else:
+                    low = middle + 1
+            s = successors[low]
+            actions_out[i, h] = a
+            rewards_out[i, h] = reward
+            states_out[i, h + 1] = s
+
+
+@njit
+def walk_linear(
+    A: Array,
+    B: Array,
+    Q: Array,
+    R: Array,
+    gains: Array,
+    radius: float,
+    states_out: Array,
+    inputs_out: Array,
+    rewards_out: Array,
+    rng: np.random.Generator,
+) -> None:
+    """Independent episodes of x' = A x + B u + w, u = K_h x, x_1 on the unit sphere, w uniform in the ball of that radius."""
+    users, H, d = inputs_out.shape
+    n = A.shape[0]
+    x, moved, u = np.empty(n), np.empty(n), np.empty(d)
+    for i in range(users):
+        _direction(x, rng)
+        states_out[i, 0] = x
+        for h in range(H):
+            cost = 0.0
+            for j in range(d):
+                u[j] = 0.0
+                for k in range(n):
+                    u[j] += gains[h, j, k] * x[k]
+            _direction(moved, rng)
+            length = radius * rng.random() ** (1.0 / n)
+            for j in range(n):
+                value = length * moved[j]
+                for k in range(n):
+                    value += A[j, k] * x[k]
+                    cost += x[j] * Q[j, k] * x[k]
+                for k in range(d):
+                    value += B[j, k] * u[k]
+                moved[j] = value
+            for j in range(d):
+                for k in range(d):
+                    cost += u[j] * R[j, k] * u[k]
+            inputs_out[i, h] = u
+            rewards_out[i, h] = -cost
+            x[:] = moved
+            states_out[i, h + 1] = x
+
+
+@njit
+def _direction(out: Array, rng: np.random.Generator) -> None:
+    """A uniform point of the unit sphere."""
+    total = 0.0
+    while total < 1e-200:
+        total = 0.0
+        for k in range(out.size):
+            out[k] = rng.standard_normal()
+            total += out[k] * out[k]
+    length = np.sqrt(total)
+    for k in range(out.size):
+        out[k] /= length

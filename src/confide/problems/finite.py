@@ -1,0 +1,142 @@
+"""What every problem with finitely many states can do: exact values, and samples."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.planners.backward_induction import optimal, policy_values
+from confide.policy import FinitePolicy, Policy, StochasticPolicy, TabularPolicy, uniform_policy
+from confide.problems import _kernels
+from confide.trajectory import Trajectories, TransitionCounts
+
+if TYPE_CHECKING:
+    from confide.problems.tabular import TabularMDP
+
+Array = npt.NDArray[np.float64]
+
+
+class FiniteProblem:
+    """Exact optimal values and policies, exact values of any policy, episodes and exact transition counts; all from `truth`."""
+
+    truth: "TabularMDP"
+
+    @property
+    def horizon(self) -> int:
+        return len(self.truth.rewards)
+
+    @property
+    def states(self) -> int:
+        return self.truth.transitions.states
+
+    @property
+    def actions(self) -> int:
+        return self.truth.transitions.actions
+
+    @cached_property
+    def _optimum(self) -> tuple[Array, TabularPolicy]:
+        return optimal(self.truth.transitions.expect, self.truth.rewards)
+
+    @property
+    def optimal_value(self) -> float:
+        """The largest expected sum of rewards over an episode."""
+        return float(self.truth.start @ self._optimum[0][0])
+
+    @property
+    def optimal_policy(self) -> TabularPolicy:
+        return self._optimum[1]
+
+    def value(self, policy: Policy) -> float:
+        """The exact expected sum of rewards of a policy over an episode."""
+        return float(self.truth.start @ self.values(self._fitting(policy))[0])
+
+    def values(self, policy: FinitePolicy) -> Array:
+        """V [h, s] of a policy, h = 0..H."""
+        return policy_values(self.truth.transitions.expect, self.truth.rewards, policy)
+
+    @cached_property
+    def uniform_value(self) -> float:
+        """The value of playing at random: the other end of the scale."""
+        return self.value(uniform_policy(self.horizon, self.states, self.actions))
+
+    def sample(self, policy: Policy, users: int, rng: np.random.Generator) -> Trajectories:
+        """Independent episodes of `users` users under one policy."""
+        truth, H = self.truth, self.horizon
+        policy = self._fitting(policy)
+        if isinstance(policy, TabularPolicy):
+            actions, weights = policy.actions, np.zeros((H, 1, 1))
+        else:
+            actions, weights = np.full((H, self.states), -1), np.cumsum(policy.weights, axis=2)
+        states_out = np.empty((users, H + 1), dtype=np.int32)
+        actions_out, rewards_out = np.empty((users, H), dtype=np.int32), np.empty((users, H))
+        P = truth.transitions
+        start = np.cumsum(truth.start)
+        start[np.flatnonzero(truth.start)[-1] :] = 1.0  # rounding must not make an impossible state possible
+        layer_rows = P.rows if P.layers > 1 else 0
+        _kernels.walk(
+            start,
+            P.indptr,
+            P.successors,
+            P.cumulative,
+            layer_rows,
+            truth.rewards,
+            truth.stochastic_rewards,
+            actions,
+            weights,
+            states_out,
+            actions_out,
+            rewards_out,
+            rng,
+        )
+        return Trajectories(states_out, actions_out, rewards_out)
+
+    def count(self, policy: Policy, users: int, rng: np.random.Generator) -> TransitionCounts:
+        """The transition counts of `users` episodes, drawn directly by multinomials: exact in law, at a cost free of `users`."""
+        truth, H = self.truth, self.horizon
+        weights = self._fitting(policy).probabilities()
+        visits = rng.multinomial(users, truth.start)
+        parts: list[tuple[npt.NDArray[np.int64], ...]] = []
+        for h in range(H):
+            states = np.flatnonzero(visits)
+            chosen = rng.multinomial(visits[states], weights[h, states])
+            which, actions = np.nonzero(chosen)
+            parts.append(self._move(h, states[which], actions, chosen[which, actions], rng))
+            visits = np.bincount(parts[-1][3], parts[-1][5], minlength=self.states).astype(np.int64)
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        step, state, action, next_state, reward, count = columns
+        return TransitionCounts(step, state, action, next_state, reward.astype(float), count, users, H)
+
+    def _move(
+        self, h: int, states: npt.NDArray[np.int64], actions: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], rng: np.random.Generator
+    ) -> tuple[npt.NDArray[np.int64], ...]:
+        """Rows (step, state, action, next_state, reward, count) of one step, for counts of (state, action)."""
+        truth, P = self.truth, self.truth.transitions
+        rewards = truth.rewards[h, states, actions]
+        if truth.stochastic_rewards:  # split each (state, action) into those who got 1 and those who got 0
+            ones = rng.binomial(counts, rewards)
+            states, actions = np.tile(states, 2), np.tile(actions, 2)
+            counts, rewards = np.concatenate([ones, counts - ones]), np.repeat([1.0, 0.0], len(ones))
+            keep = counts > 0
+            states, actions, counts, rewards = states[keep], actions[keep], counts[keep], rewards[keep]
+        rows = (min(h, P.layers - 1) * P.states + states) * P.actions + actions
+        dense = np.zeros((len(rows), P.states))
+        lengths = P.indptr[rows + 1] - P.indptr[rows]
+        owner = np.repeat(np.arange(len(rows)), lengths)
+        entries = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(P.indptr[rows], lengths)
+        dense[owner, P.successors[entries]] = P.probabilities[entries]
+        moved = rng.multinomial(counts, dense)
+        row, arrived = np.nonzero(moved)
+        return np.full(len(row), h), states[row], actions[row], arrived, rewards[row], moved[row, arrived]
+
+    def _fitting(self, policy: Policy) -> FinitePolicy:
+        if not isinstance(policy, TabularPolicy | StochasticPolicy):
+            raise InvalidParameter(f"a finite problem needs a TabularPolicy or a StochasticPolicy, got {type(policy).__name__}")
+        shape = policy.actions.shape if isinstance(policy, TabularPolicy) else policy.weights.shape[:2]
+        if shape != (self.horizon, self.states) or policy.choices != self.actions:
+            raise InvalidParameter(
+                f"the policy is for {shape[0]} steps, {shape[1]} states and {policy.choices} actions, "
+                f"the problem has {self.horizon}, {self.states} and {self.actions}"
+            )
+        return policy

@@ -1,0 +1,74 @@
+"""Linear MDPs: known features, unknown measures and reward weights [Luyo21, Section 5]."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.problems.finite import FiniteProblem
+from confide.problems.tabular import TabularMDP, check_start
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearMDPPublic:
+    """What an agent may know: features [s, a, i] of norm at most 1, the horizon, where episodes start."""
+
+    features: Array = field(repr=False)
+    horizon: int
+    start: Array = field(repr=False)
+
+    @property
+    def dimension(self) -> int:
+        return int(self.features.shape[2])
+
+    @property
+    def states(self) -> int:
+        return int(self.features.shape[0])
+
+    @property
+    def actions(self) -> int:
+        return int(self.features.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMDP(FiniteProblem):
+    """P_h(s' | s, a) = <features[s, a], measures[h, :, s']> and r_h(s, a) = <features[s, a], reward_weights[h]>."""
+
+    features: Array = field(repr=False)
+    measures: Array = field(repr=False)
+    reward_weights: Array = field(repr=False)
+    start: Array = field(repr=False)
+    stochastic_rewards: bool = False
+    name: str = "linear-mdp"
+
+    def __post_init__(self) -> None:
+        phi, mu = np.ascontiguousarray(self.features, dtype=float), np.asarray(self.measures, dtype=float)
+        theta = np.asarray(self.reward_weights, dtype=float)
+        if phi.ndim != 3 or mu.ndim != 3 or mu.shape[1:] != (phi.shape[2], phi.shape[0]):
+            raise InvalidParameter(
+                f"features must have shape (states, actions, dimension) and measures (horizon, dimension, states), got {phi.shape} and {mu.shape}"
+            )
+        if theta.shape != mu.shape[:2]:
+            raise InvalidParameter(f"reward_weights must have shape {mu.shape[:2]}, got {theta.shape}")
+        norms = np.linalg.norm(phi, axis=2)
+        if not (np.isfinite(phi).all() and (norms <= 1 + 1e-9).all()):
+            s, a = np.argwhere(~(norms <= 1 + 1e-9))[0]
+            raise InvalidParameter(f"features[s={s}, a={a}] must be finite and of norm at most 1")
+        for key, value in (("features", phi), ("measures", mu), ("reward_weights", theta), ("start", check_start(self.start, len(phi)))):
+            object.__setattr__(self, key, value)
+        _ = self.truth  # checks that the products are probabilities and rewards
+
+    @cached_property
+    def truth(self) -> TabularMDP:  # type: ignore[override]
+        P = np.einsum("sai,hit->hsat", self.features, self.measures)
+        r = np.einsum("sai,hi->hsa", self.features, self.reward_weights)
+        P[np.abs(P) < 1e-15] = 0.0
+        return TabularMDP(P, r, self.start, stochastic_rewards=self.stochastic_rewards, name=self.name)
+
+    @property
+    def public(self) -> LinearMDPPublic:
+        return LinearMDPPublic(self.features, len(self.measures), self.start)

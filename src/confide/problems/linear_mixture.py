@@ -1,0 +1,94 @@
+"""Linear mixture MDPs: known kernels, unknown weights [Zhou22, Luyo21]."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.problems.finite import FiniteProblem
+from confide.problems.tabular import TabularMDP, check_rewards, check_start
+from confide.problems.transitions import check_probabilities, sparse_transitions
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearMixturePublic:
+    """What an agent may know: kernels [i, s, a, s'], the horizon, where episodes start, and either the rewards or their features."""
+
+    kernels: Array = field(repr=False)
+    horizon: int
+    rewards: Array | None = field(repr=False)  # [h, s, a]; None if they are to be learned
+    reward_features: Array | None = field(repr=False)  # [s, a, j]
+    start: Array = field(repr=False)
+
+    @property
+    def dimension(self) -> int:
+        return len(self.kernels)
+
+    @property
+    def states(self) -> int:
+        return int(self.kernels.shape[1])
+
+    @property
+    def actions(self) -> int:
+        return int(self.kernels.shape[2])
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMixtureMDP(FiniteProblem):
+    """P_h(s' | s, a) = sum_i weights[h, i] kernels[i, s, a, s'], with weights on the simplex.
+
+    Without `reward_features` the mean rewards are known and deterministic. With reward_features [s, a, j] (of norm at most 1) the rewards are
+    unknown and stochastic: 1 with probability rewards[h, s, a], which must lie in the features' span.
+    """
+
+    kernels: Array = field(repr=False)
+    weights: Array = field(repr=False)
+    rewards: Array = field(repr=False)
+    start: Array = field(repr=False)
+    reward_features: Array | None = field(default=None, repr=False)
+    name: str = "linear-mixture"
+
+    def __post_init__(self) -> None:
+        kernels, weights = np.ascontiguousarray(self.kernels, dtype=float), np.asarray(self.weights, dtype=float)
+        if kernels.ndim != 4 or kernels.shape[1] != kernels.shape[3]:
+            raise InvalidParameter(f"kernels must have shape (dimension, states, actions, states), got {kernels.shape}")
+        if weights.ndim != 2 or weights.shape[1] != len(kernels):
+            raise InvalidParameter(f"weights must have shape (horizon, {len(kernels)}), got {weights.shape}")
+        check_probabilities(kernels, "kernels", "isa")
+        check_probabilities(weights, "weights", "h")
+        object.__setattr__(self, "kernels", kernels)
+        object.__setattr__(self, "weights", weights / weights.sum(axis=1, keepdims=True))
+        P = sparse_transitions(np.einsum("hi,isat->hsat", self.weights, kernels))
+        object.__setattr__(self, "rewards", check_rewards(self.rewards, P, len(weights)))
+        object.__setattr__(self, "start", check_start(self.start, P.states))
+        if self.reward_features is not None:
+            object.__setattr__(self, "reward_features", _check_features(self.reward_features, self.rewards))
+
+    @cached_property
+    def truth(self) -> TabularMDP:  # type: ignore[override]
+        P = np.einsum("hi,isat->hsat", self.weights, self.kernels)
+        return TabularMDP(P, self.rewards, self.start, stochastic_rewards=self.reward_features is not None, name=self.name)
+
+    @property
+    def public(self) -> LinearMixturePublic:
+        known = self.rewards if self.reward_features is None else None
+        return LinearMixturePublic(self.kernels, len(self.weights), known, self.reward_features, self.start)
+
+
+def _check_features(features: npt.ArrayLike, rewards: Array) -> Array:
+    phi = np.asarray(features, dtype=float)
+    if phi.ndim != 3 or phi.shape[:2] != rewards.shape[1:]:
+        raise InvalidParameter(f"reward_features must have shape {(*rewards.shape[1:], 'dimension')}, got {phi.shape}")
+    norms = np.linalg.norm(phi, axis=2)
+    if not (np.isfinite(phi).all() and (norms <= 1 + 1e-9).all()):
+        s, a = np.argwhere(~(norms <= 1 + 1e-9))[0]
+        raise InvalidParameter(f"reward_features[s={s}, a={a}] must be finite and of norm at most 1")
+    flat, targets = phi.reshape(-1, phi.shape[2]), rewards.reshape(len(rewards), -1).T
+    residual = targets - flat @ np.linalg.lstsq(flat, targets, rcond=None)[0]
+    if np.abs(residual).max() > 1e-8:
+        raise InvalidParameter(f"rewards[h={np.abs(residual).max(axis=0).argmax()}] is not linear in reward_features")
+    return phi

@@ -1,0 +1,128 @@
+"""Linear quadratic control [Chowdhury21]."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.planners.riccati import linear_costs, riccati
+from confide.policy import LinearPolicy, Policy
+from confide.problems import _kernels
+from confide.trajectory import Trajectories
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LQPublic:
+    """What an agent may know: the costs, the horizon, the size of the noise, and bounds on what is unknown."""
+
+    Q: Array
+    R: Array
+    horizon: int
+    noise_radius: float
+    parameter_bound: float  # on ||(A, B)||_F
+    gain_bound: float  # gamma: gains are projected to this norm
+
+    @property
+    def inputs(self) -> int:
+        return len(self.R)
+
+    @property
+    def states(self) -> int:
+        return len(self.Q)
+
+
+@dataclass(frozen=True, eq=False)
+class LQSystem:
+    """x' = A x + B u + w with costs x^T Q x + u^T R u over `horizon` steps; x_1 uniform on the unit sphere, w uniform in a ball.
+
+    An unstable A is legitimate at a finite horizon: see `spectral_radius`. Rewards are minus costs, so that values and regret mean the same
+    as everywhere.
+    """
+
+    A: Array
+    B: Array
+    Q: Array
+    R: Array
+    horizon: int
+    noise_radius: float
+    parameter_bound: float = 1.0
+    gain_bound: float = 1.2
+    name: str = "lq"
+
+    def __post_init__(self) -> None:
+        matrices = {key: np.ascontiguousarray(np.atleast_2d(getattr(self, key)), dtype=float) for key in "ABQR"}
+        n = len(matrices["A"])
+        d = matrices["B"].shape[1] if matrices["B"].ndim == 2 else 0
+        for key, shape in (("A", (n, n)), ("B", (n, d)), ("Q", (n, n)), ("R", (d, d))):
+            if matrices[key].shape != shape or matrices[key].size == 0:
+                raise InvalidParameter(f"{key} must have shape {shape} to fit A, got {matrices[key].shape}")
+            if not np.isfinite(matrices[key]).all():
+                i, j = np.argwhere(~np.isfinite(matrices[key]))[0]
+                raise InvalidParameter(f"{key}[{i}, {j}] must be finite")
+            object.__setattr__(self, key, matrices[key])
+        for key, least, word in (("Q", -1e-12, "semidefinite"), ("R", 1e-12, "definite")):
+            if not np.allclose(matrices[key], matrices[key].T) or np.linalg.eigvalsh(matrices[key])[0] < least:
+                raise InvalidParameter(f"{key} must be symmetric and positive {word}")
+        if self.horizon < 1:
+            raise InvalidParameter(f"horizon must be at least 1, got horizon={self.horizon}")
+        for key in ("noise_radius", "parameter_bound", "gain_bound"):
+            if not (np.isfinite(getattr(self, key)) and getattr(self, key) >= 0):
+                raise InvalidParameter(f"{key} must be finite and not negative, got {key}={getattr(self, key)}")
+
+    @property
+    def public(self) -> LQPublic:
+        return LQPublic(self.Q, self.R, self.horizon, self.noise_radius, self.parameter_bound, self.gain_bound)
+
+    @property
+    def spectral_radius(self) -> float:
+        """Of A: at least 1 means that the uncontrolled system is unstable."""
+        return float(np.abs(np.linalg.eigvals(self.A)).max())
+
+    @cached_property
+    def _optimum(self) -> tuple[Array, LinearPolicy]:
+        return riccati(self.A, self.B, self.Q, self.R, self.horizon)
+
+    @property
+    def optimal_policy(self) -> LinearPolicy:
+        return self._optimum[1]
+
+    @property
+    def optimal_value(self) -> float:
+        return -self._expected(self._optimum[0])
+
+    @cached_property
+    def uniform_value(self) -> float:
+        """The value of doing nothing, u = 0: the other end of the scale."""
+        return self.value(LinearPolicy(np.zeros((self.horizon, len(self.R), len(self.A)))))
+
+    def value(self, policy: Policy) -> float:
+        """Minus the exact expected cost of a linear policy over an episode."""
+        return -self.cost(policy)
+
+    def cost(self, policy: Policy) -> float:
+        gains = self._fitting(policy).gains
+        return self._expected(linear_costs(self.A, self.B, self.Q, self.R, gains))
+
+    def _expected(self, P: Array) -> float:
+        """E[x_1^T P_1 x_1] + sum_h E[w^T P_{h+1} w]: covariances I/n on the sphere and C_w^2/(n+2) I in the ball."""
+        n = len(self.A)
+        traces = np.trace(P, axis1=1, axis2=2)
+        return float(traces[0] / n + self.noise_radius**2 / (n + 2) * traces[1:].sum())
+
+    def sample(self, policy: Policy, users: int, rng: np.random.Generator) -> Trajectories:
+        """Independent episodes of `users` users under one policy."""
+        gains, n, d = self._fitting(policy).gains, len(self.A), len(self.R)
+        states, inputs = np.empty((users, self.horizon + 1, n)), np.empty((users, self.horizon, d))
+        rewards = np.empty((users, self.horizon))
+        _kernels.walk_linear(self.A, self.B, self.Q, self.R, gains, self.noise_radius, states, inputs, rewards, rng)
+        return Trajectories(states, inputs, rewards)
+
+    def _fitting(self, policy: Policy) -> LinearPolicy:
+        expected = (self.horizon, len(self.R), len(self.A))
+        if not isinstance(policy, LinearPolicy) or policy.gains.shape != expected:
+            raise InvalidParameter(f"a linear system needs a LinearPolicy with gains of shape {expected}")
+        return policy

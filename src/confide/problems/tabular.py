@@ -1,0 +1,94 @@
+"""Finite problems given by a table."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.problems.finite import FiniteProblem
+from confide.problems.transitions import Transitions, check_probabilities, sparse_transitions
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TabularPublic:
+    """What an agent may know of a table: its size, its rewards, where episodes start."""
+
+    horizon: int
+    states: int
+    actions: int
+    rewards: Array | None = field(repr=False)  # [h, s, a]; None if they are to be learned
+    start: Array = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class TabularMDP(FiniteProblem):
+    """An MDP with transitions [h, s, a, s'] and mean rewards [h, s, a] in [0, 1], or [s, a, s'] and [s, a] with a horizon.
+
+    With `stochastic_rewards` a reward is 1 with the given probability, else 0, and unknown to the agent.
+    """
+
+    transitions: Transitions
+    rewards: Array = field(repr=False)
+    start: Array = field(repr=False)
+    stochastic_rewards: bool = False
+    name: str = "table"
+
+    def __init__(
+        self,
+        transitions: npt.ArrayLike | Transitions,
+        rewards: npt.ArrayLike,
+        start: npt.ArrayLike,
+        *,
+        horizon: int | None = None,
+        stochastic_rewards: bool = False,
+        name: str = "table",
+    ) -> None:
+        P = transitions if isinstance(transitions, Transitions) else sparse_transitions(transitions)
+        r = check_rewards(rewards, P, horizon)
+        start_ = check_start(start, P.states)
+        if stochastic_rewards and (r > 1).any():
+            raise InvalidParameter("stochastic rewards are probabilities: their means must be at most 1")
+        for key, value in (("transitions", P), ("rewards", r), ("start", start_), ("stochastic_rewards", stochastic_rewards), ("name", name)):
+            object.__setattr__(self, key, value)
+
+    @property
+    def truth(self) -> "TabularMDP":  # type: ignore[override]
+        return self
+
+    @property
+    def public(self) -> TabularPublic:
+        known = None if self.stochastic_rewards else self.rewards
+        return TabularPublic(self.horizon, self.states, self.actions, known, self.start)
+
+
+def check_rewards(rewards: npt.ArrayLike, P: Transitions, horizon: int | None, name: str = "rewards") -> Array:
+    """Mean rewards [h, s, a], from [h, s, a] or, with a horizon, from [s, a]."""
+    r = np.asarray(rewards, dtype=float)
+    steps = horizon if horizon is not None else (P.layers if P.layers > 1 or r.ndim == 3 else None)
+    if steps is None:
+        raise InvalidParameter("a problem that is the same at every step needs a horizon")
+    if steps < 1:
+        raise InvalidParameter(f"horizon must be at least 1, got horizon={steps}")
+    if r.ndim == 3 and horizon is None and P.layers == 1:
+        steps = len(r)
+    if r.ndim == 2:
+        r = np.repeat(r[None], steps, axis=0)
+    if r.shape != (steps, P.states, P.actions) or (P.layers > 1 and P.layers != steps):
+        raise InvalidParameter(f"{name} must have shape ({steps}, {P.states}, {P.actions}) to fit the transitions, got {np.shape(rewards)}")
+    wrong = ~np.isfinite(r) | (r < 0)
+    if wrong.any():
+        h, s, a = np.argwhere(wrong)[0]
+        raise InvalidParameter(f"{name}[h={h}, s={s}, a={a}] must be finite and not negative, got {r[h, s, a]}")
+    return np.ascontiguousarray(r)
+
+
+def check_start(start: npt.ArrayLike, states: int) -> Array:
+    where = np.asarray(start, dtype=float)
+    if where.shape != (states,):
+        raise InvalidParameter(f"start must have shape ({states},), got {where.shape}")
+    check_probabilities(where[None], "start", "")
+    normalised: Array = where / where.sum()
+    return normalised

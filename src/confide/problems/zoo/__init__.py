@@ -1,0 +1,1 @@
+"""Named problems with stable parameters and seeds: one file each family."""
