@@ -1,25 +1,21 @@
 """confide: reinforcement learning that keeps its users' secrets."""
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
+from confide._lazy import lazy
 from confide.errors import BudgetExceeded, ConfideError, InvalidParameter, PrivacyError
 from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import ApproxDP, GaussianDP, PureDP
 from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Relation, Trust
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from confide import agents, audit, mechanisms, privacy, privatizers, problems, statistics
+    from confide.experiments.run import Run
+    from confide.experiments.runner import run
+    from confide.privacy.certificate import Certificate
+    from confide.privacy.ledger import Ledger
 
-_LAZY = {  # heavy or rarely needed: imported when first asked for
-    "Certificate": "confide.privacy.certificate",
-    "Ledger": "confide.privacy.ledger",
-    "agents": None,
-    "audit": None,
-    "mechanisms": None,
-    "privacy": None,
-    "privatizers": None,
-    "statistics": None,
-}
+__version__ = "0.1.0"
 
 __all__ = [
     "ApproxDP",
@@ -37,6 +33,7 @@ __all__ = [
     "PrivacyError",
     "PureDP",
     "Relation",
+    "Run",
     "Trust",
     "agents",
     "audit",
@@ -44,15 +41,24 @@ __all__ = [
     "mechanisms",
     "privacy",
     "privatizers",
+    "problems",
+    "run",
     "statistics",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'confide' has no attribute {name!r}")
-    home = _LAZY[name]
-    return importlib.import_module(f"confide.{name}") if home is None else getattr(importlib.import_module(home), name)
+__getattr__ = lazy(
+    __name__,
+    {
+        "Certificate": "privacy.certificate",
+        "Ledger": "privacy.ledger",
+        "Run": "experiments.run",
+        "run": "experiments.runner",
+        **dict.fromkeys(
+            ("agents", "audit", "mechanisms", "policy", "privacy", "privatizers", "problems", "report", "statistics"), ""
+        ),
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -56,7 +56,7 @@ class StochasticPolicy:
 
     @property
     def choices(self) -> int:
-        return self.weights.shape[2]
+        return int(self.weights.shape[2])
 
     def act(self, step: int, state: int, rng: np.random.Generator) -> int:
         return int(rng.choice(self.choices, p=self.weights[step, state]))

@@ -36,7 +36,7 @@ class Trajectories:
 
     @property
     def horizon(self) -> int:
-        return self.rewards.shape[1]
+        return int(self.rewards.shape[1])
 
     def __getitem__(self, users: slice) -> "Trajectories":
         return Trajectories(self.states[users], self.actions[users], self.rewards[users])
@@ -46,7 +46,8 @@ class Trajectories:
 class TransitionCounts:
     """How often each transition happened in a simulated batch: exact, and enough for everything that adds up over users.
 
-    For simulation only: a real service sees trajectories, and nobody may count them before the clip. A certificate made from counts says so.
+    For simulation only: a real service sees trajectories, and nobody may count them before the clip. A certificate made from counts
+    says so.
 
     Shapes: one row per different transition: step, state, action, next_state [row], reward [row], count [row].
     """

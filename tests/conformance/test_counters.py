@@ -1,13 +1,15 @@
 """One suite for every counter, over every kind of noise that it takes."""
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from confide.errors import InvalidParameter, StateError, StreamExhausted
+from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
 from confide.mechanisms.counters import Buffered, Counter, Exact, HonakerTree, Toeplitz, Tree, dense
 from confide.mechanisms.sources import noise_source
 from confide.privacy import CentralDP, GaussianDP, NoPrivacy, PureDP, loss_for
@@ -172,7 +174,7 @@ def test_saved_and_restored_it_gives_the_same_releases(kind, name, stop):
         whole.absorb(contribution)
         first.absorb(contribution)
     second = make(kind, noise=source(name, 99))
-    second.resume(first.save(), released=stop)
+    second.restore(first.save(), released=stop)
     np.testing.assert_array_equal(second.release().values, first.release().values)
     for contribution in stream(13)[stop:]:
         whole.absorb(contribution)
@@ -190,7 +192,7 @@ def test_a_state_older_than_the_last_release_is_refused(kind):
     old = counter.save()
     counter.absorb(stream(1)[0])
     with pytest.raises(StateError, match="generation 1, but generation 2 was already released"):
-        make(kind).resume(old, released=counter.release().generation)
+        make(kind).restore(old, released=counter.release().generation)
 
 
 def test_a_state_of_another_counter_is_refused():
@@ -202,11 +204,46 @@ def test_a_state_of_another_counter_is_refused():
         make("tree", bound=L2Ball(1.0, 3)),
     ):
         with pytest.raises(StateError, match="belongs to a counter with another"):
-            other.resume(state)
+            other.restore(state, released=0)
     used = make("tree")
     used.absorb(stream(1)[0])
     with pytest.raises(StateError, match="already absorbed"):
-        used.resume(state)
+        used.restore(state, released=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_leaf_that_failed_half_way_cannot_be_retried(kind):
+    """Encoding changes private memory before the noise is drawn: a retry would count the leaf twice."""
+    counter = make(kind)
+    state = counter.save()
+    draw, counter._source.gaussian = counter._source.gaussian, lambda *_: (_ for _ in ()).throw(RuntimeError("no entropy"))
+    with pytest.raises(RuntimeError, match="no entropy"):
+        counter.absorb(stream(1)[0])
+    counter._source.gaussian = draw
+    for attempt in (lambda: counter.absorb(stream(1)[0]), counter.release, counter.save):
+        with pytest.raises(StateError, match="half-way through a leaf"):
+            attempt()
+    again = make(kind)
+    again.restore(state, released=0)
+    again.absorb(stream(1)[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_counters_cannot_be_copied(kind):
+    for way in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(PrivacyError, match="noise the same sums twice"):
+            way(make(kind))
+
+
+def test_two_counters_on_one_source_keep_apart_when_restored():
+    shared = source("fast", 3)
+    one, other = make("tree", noise=shared), make("tree", noise=shared)
+    states = [one.save(), other.save()]
+    back = [make("tree", noise=source("fast", 8)) for _ in states]
+    for counter, state in zip(back, states, strict=True):
+        counter.restore(state, released=0)
+        counter.absorb(stream(1)[0])
+    assert (back[0].release().values != back[1].release().values).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -44,6 +44,15 @@ def test_state_continues_the_stream_without_touching_the_callers_generator():
     assert noise_source("secure").state() == {}
 
 
+def test_forks_are_independent_and_restore_apart():
+    """Two mechanisms on one source, saved and restored, must not end up with the same draws: their difference would have no noise."""
+    source = noise_source("fast", 4)
+    one, other = source.fork(), source.fork()
+    assert one.state() != other.state()
+    assert (one.gaussian(1.0, 5) != other.gaussian(1.0, 5)).all()
+    assert noise_source("secure").fork().name == "secure"
+
+
 def test_only_generators_that_can_be_saved():
     with pytest.raises(InvalidParameter, match="PCG64"):
         FastSource(np.random.Generator(np.random.MT19937(0))).state()

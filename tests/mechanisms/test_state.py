@@ -26,37 +26,56 @@ def test_every_truncation_and_every_flipped_bit_is_noticed(at):
     data = pack("counter", 1, {}, ARRAYS)
     at %= len(data)
     with pytest.raises(StateError):
-        unpack(data[:at], "counter")
+        unpack(data[:at], "counter", released=0)
     flipped = bytearray(data)
     flipped[at] ^= 1
     with pytest.raises(StateError):
-        unpack(bytes(flipped), "counter")
+        unpack(bytes(flipped), "counter", released=0)
 
 
 def test_wrong_kind_format_and_generation(monkeypatch):
     data = pack("counter", 3, {}, ARRAYS)
     with pytest.raises(StateError, match="of a counter, expected a privatizer"):
-        unpack(data, "privatizer")
+        unpack(data, "privatizer", released=0)
     with pytest.raises(StateError, match="generation 3, but generation 4 was already released"):
         unpack(data, "counter", released=4)
     monkeypatch.setattr(module, "_FORMAT", 2)
     newer = pack("counter", 3, {}, ARRAYS)
     monkeypatch.undo()
     with pytest.raises(StateError, match="has format 2, this version of confide reads format 1"):
-        unpack(newer, "counter")
+        unpack(newer, "counter", released=0)
+
+
+def packed(generation):
+    return pack("counter", generation, {}, ARRAYS)
 
 
 def test_a_file_is_private_whole_and_never_older(tmp_path):
     file = StateFile(tmp_path / "agent.state")
     assert file.generation() == 0
-    file.write(b"first", 1)
+    file.write(packed(1))
     copy = file.read()
-    file.write(b"second", 2)
-    assert (file.read(), file.generation()) == (b"second", 2)
+    (tmp_path / "agent.state.0123.part").write_bytes(b"left by a writer that was killed")
+    file.write(packed(2))
+    assert (file.read(), file.generation()) == (packed(2), 2)
     assert all(oct(os.stat(path).st_mode & 0o777) == "0o600" for path in tmp_path.iterdir())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["agent.state", "agent.state.generation"]
-    with pytest.raises(StateError, match="older than the generation 2"):
-        file.write(copy, 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["agent.state", "agent.state.generation", "agent.state.lock"]
+    for generation in (1, 2):
+        with pytest.raises(StateError, match="must not be drawn twice"):
+            file.write(packed(generation))
+    file.path.write_bytes(copy)  # somebody puts a backup back
+    with pytest.raises(StateError, match="older than generation 2"):
+        file.read()
+    file.remove()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_crash_between_state_and_mark_is_covered(tmp_path):
+    file = StateFile(tmp_path / "agent.state")
+    file.path.write_bytes(packed(3))
+    assert file.generation() == 3
+    with pytest.raises(StateError, match="must not be drawn twice"):
+        file.write(packed(3))
 
 
 def test_missing_and_damaged_files(tmp_path):
@@ -69,9 +88,9 @@ def test_missing_and_damaged_files(tmp_path):
 
 def test_a_failed_write_leaves_the_old_state(tmp_path, monkeypatch):
     file = StateFile(tmp_path / "agent.state")
-    file.write(b"first", 1)
+    file.write(packed(1))
     monkeypatch.setattr(module.os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
-        file.write(b"second", 2)
-    assert file.read() == b"first"
-    assert len(list(tmp_path.iterdir())) == 2
+        file.write(packed(2))
+    assert file.read() == packed(1)
+    assert len(list(tmp_path.iterdir())) == 3

@@ -71,6 +71,14 @@ def test_agrees_with_dp_accountings_privacy_loss_distribution(epsilon, delta):
     assert law.get_epsilon_for_delta(delta) == pytest.approx(epsilon, abs=1e-3)
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-30), (0.0, 1e-15), (1e-12, 1e-12), (1e-7, 1e-9), (1e-5, 1e-20)])
+def test_safe_side_far_outside_the_range(epsilon, delta):
+    mu = gaussian_mu(epsilon, delta)
+    assert exact_delta(epsilon, mu) <= delta
+    assert exact_delta(epsilon, mu) >= 0.5 * delta
+    assert exact_delta(gaussian_epsilon(mu, delta), mu) <= delta * (1 + 1e-12)
+
+
 def test_edges():
     assert gaussian_delta(1.0, 0.0) == 0
     assert gaussian_delta(1.0, math.inf) == 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from confide.audit import verify
-from confide.errors import CertificateError
+from confide.errors import CertificateError, InvalidParameter
 from confide.mechanisms.counters import FACTORISATIONS, Counter, Exact, Toeplitz, Tree
 from confide.mechanisms.smooth import SmoothGaussian
 from confide.mechanisms.sources import noise_source
@@ -60,7 +60,7 @@ def test_secure_certificates_account_for_the_lattice():
     assert not any("Fast noise" in said for said in stated.document["assumptions"])
     assert verify(stated).epsilon == pytest.approx(1.0, abs=1e-6)
     document = copy.deepcopy(stated.document)
-    document["mechanisms"][0]["lattice"] *= 2**28
+    document["mechanisms"][0]["lattice"] *= 2**32
     with pytest.raises(CertificateError, match="the mechanisms give"):
         verify(Certificate(document))
 
@@ -125,6 +125,24 @@ TAMPERINGS = {
     "no promise": (("promise", "epsilon"), lambda _: None),
     "absurdly many leaves": (("mechanisms", 0, "parameters", "leaves"), lambda _: 10**18),
     "parameters of another counter": (("mechanisms", 0, "parameters", "bits"), lambda _: 16),
+    "leaves that are not whole": (("mechanisms", 0, "parameters", "leaves"), lambda _: 32.0),
+    "more leaves than users": (("promise", "users"), lambda _: 3),
+    "a larger epsilon": (("promise", "epsilon"), lambda x: 1.01 * x),
+    "a larger loss": (("promise", "loss", "mu"), lambda x: 1.01 * x),
+    "a smaller sensitivity": (("mechanisms", 0, "sensitivity"), lambda x: 0.99 * x),
+    "more noise": (("mechanisms", 0, "scale"), lambda x: 1.01 * x),
+    "another bound": (("mechanisms", 0, "bound", "radius"), lambda x: 1.01 * x),
+    "another relation": (("promise", "relation"), lambda _: "null"),
+    "secure noise without a lattice": (("promise", "source"), lambda _: "secure"),
+    "a lattice without secure noise": (("mechanisms", 0, "lattice"), lambda _: 1e-9),
+    "no source": (("promise", "source"), lambda _: "none"),
+    "nothing assumed": (("assumptions",), lambda _: []),
+    "pure loss for Gaussian noise": (("promise", "loss"), lambda _: {"kind": "pure", "epsilon": 1.0}),
+    "approximate loss for Gaussian noise": (
+        ("promise", "loss"),
+        lambda _: {"kind": "approximate", "epsilon": 1.0, "delta": 1e-5},
+    ),
+    "a local mechanism in a central place": (("mechanisms", 0, "name"), lambda _: "local"),
 }
 
 
@@ -145,17 +163,35 @@ def test_every_tampering_is_noticed(tampering):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is not JSON"),
+        ("{", "is not the JSON of a certificate"),
         ("[]", "not a confide certificate"),
         ('{"format": "other"}', "not a confide certificate"),
         ('{"x": NaN}', "NaN is not allowed"),
         ('{"x": Infinity}', "Infinity is not allowed"),
+        ('{"x": 1e999}', "1e999 is not allowed"),
+        ('{"x": 1, "x": 2}', "a key appears twice"),
     ],
 )
 def test_what_is_not_a_certificate_is_refused(tmp_path, text, message):
     (tmp_path / "c.json").write_text(text)
     with pytest.raises(CertificateError, match=message):
         Certificate.load(tmp_path / "c.json")
+
+
+def test_the_schema_knows_every_counter():
+    names = schema()["$defs"]["mechanism"]["properties"]["name"]["enum"]
+    assert set(names) == {*FACTORISATIONS, "local", "smooth"}
+
+
+def test_a_certificate_is_about_one_participation():
+    made = counter(Tree(32))
+    with pytest.raises(InvalidParameter, match="one participation"):
+        certify(made.guarantee.participations(2), [made.mechanism()])
+
+
+def test_central_guarantees_become_joint_certificates():
+    made = counter(Tree(32), request=CentralDP(1.0, 1e-5))
+    assert verify(certify(billboard(made.guarantee), [made.mechanism()])).epsilon == pytest.approx(1.0)
 
 
 def test_missing_files_are_refused(tmp_path):

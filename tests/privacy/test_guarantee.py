@@ -73,6 +73,20 @@ def test_a_loss_beyond_the_request_is_refused_with_its_number():
         make(ApproxDP(1.0, 1e-4))
 
 
+def test_trust_must_serve_the_request():
+    for request, trust in (
+        (LocalDP(1.0, 1e-5), Trust.CENTRAL),
+        (CentralDP(1.0, 1e-5), Trust.JOINT),
+        (JointDP(1.0, 1e-5), Trust.NONE),
+    ):
+        with pytest.raises(PromiseBroken, match="was asked for, which"):
+            make(request=request, trust=trust)
+    assert billboard(make(request=CentralDP(1.0, 1e-5))).request == JointDP(1.0, 1e-5)
+    assert make(request=CentralDP(1e-7, 1e-9)).epsilon == pytest.approx(1e-7)
+    with pytest.raises(InvalidParameter, match="users must be at least 1"):
+        Guarantee(GaussianDP(0.1), REQUEST, Trust.CENTRAL, -3, "fast")
+
+
 def test_participations():
     thrice = make().participations(3)
     assert thrice.loss == GaussianDP(3 * make().loss.mu)
@@ -84,6 +98,8 @@ def test_participations():
     assert approximate.epsilon == pytest.approx(2.0)
     with pytest.raises(InvalidParameter):
         make().participations(0)
+    with pytest.raises(InvalidParameter, match="whole number"):
+        make().participations(1.5)
 
 
 def test_no_privacy_promises_nothing():

@@ -67,6 +67,17 @@ def test_groups(k, amount):
     assert chain.group(k).delta == pytest.approx(delta)
 
 
+def test_pure_losses_with_a_delta_beat_plain_addition():
+    assert compose([PureDP(0.1)] * 100, delta=1e-6).epsilon == pytest.approx(4.77, abs=0.01)
+
+
+def test_wild_mixtures_fall_back_to_addition():
+    assert compose([PureDP(800.0), GaussianDP(1.0)], delta=1e-5).epsilon > 800
+    assert compose([PureDP(1.0), GaussianDP(1e-300)], delta=1e-5).epsilon == pytest.approx(1.0)
+    assert compose([PureDP(1.0), GaussianDP(1e4)], delta=1e-5).epsilon > 1e4
+    assert ApproxDP(1000.0, 1e-310).group(2).delta == 1.0
+
+
 def test_large_losses_do_not_overflow():
     assert ApproxDP(1e4, 1e-6).group(3).delta == 1.0
     assert ApproxDP(1e4, 0.0).epsilon_at(0.5) == pytest.approx(1e4 - math.log(2))

@@ -1,5 +1,7 @@
+import copy
 import math
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -8,13 +10,13 @@ import textwrap
 import numpy as np
 import pytest
 
-from confide.errors import InvalidParameter, StateError, StreamExhausted
+from confide.errors import InvalidParameter, PrivacyError, PromiseBroken, StateError, StreamExhausted
 from confide.mechanisms.counters import HonakerTree, Toeplitz
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
-from confide.privacy import CentralDP, JointDP, NoPrivacy, Trust, billboard
+from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy, Trust, billboard
 from confide.privacy.bounded import L2Ball
-from confide.privatizers import CentralPrivatizer, best_counter, custom, every_episode, geometric
+from confide.privatizers import CentralPrivatizer, best_counter, custom, every_episode, geometric, release_once
 
 BOUND = L2Ball(1.0, 2)
 PRIVACY = JointDP(1.0, 1e-5)
@@ -86,12 +88,14 @@ def test_bounds_and_counters_must_fit():
 
 
 def test_the_best_counter_for_each_kind_of_noise():
-    assert best_counter(32, PRIVACY, discrete=False) == Toeplitz(32)
-    assert best_counter(32, PRIVACY, discrete=True) == Toeplitz(32, bits=16)
-    assert best_counter(100_000, PRIVACY, discrete=False).name == "buffered"
-    assert best_counter(100_000, PRIVACY, discrete=True) == HonakerTree(100_000)
-    assert best_counter(100_000, CentralDP(1.0), discrete=False).name == "honaker"  # in L1 the tree wins on long streams
-    assert best_counter(1, PRIVACY, discrete=False).name == "exact"
+    assert best_counter(32, PRIVACY, discrete=False, users=1000) == Toeplitz(32)
+    assert best_counter(32, PRIVACY, discrete=True, users=1000) == Toeplitz(32, bits=16)
+    assert best_counter(100_000, PRIVACY, discrete=False, users=10**5).name == "buffered"
+    assert best_counter(100_000, PRIVACY, discrete=True, users=10**5) == HonakerTree(100_000)
+    assert (
+        best_counter(100_000, CentralDP(1.0), discrete=False, users=10**5).name == "honaker"
+    )  # in L1 the tree wins on long streams
+    assert best_counter(1, PRIVACY, discrete=False, users=1).name == "exact"
 
 
 @pytest.mark.parametrize("source", ["fast", "secure"])
@@ -101,7 +105,7 @@ def test_saved_in_the_middle_of_a_batch_it_goes_on(source):
         whole.absorb(user(i))
         first.absorb(user(i))
     second = make(seed=8, source=source)
-    second.resume(first.save(), released=2)
+    second.restore(first.save(), released=2)
     np.testing.assert_array_equal(second.release().values, first.release().values)
     for i in range(6, 9):
         whole.absorb(user(i))
@@ -109,9 +113,11 @@ def test_saved_in_the_middle_of_a_batch_it_goes_on(source):
     difference = np.abs(second.release().values - whole.release().values).max()
     assert difference == 0 if source == "fast" else 0 < difference < 12 * second.noise_std(3)
     with pytest.raises(StateError, match="generation 2, but generation 3"):
-        make().resume(first.save(), released=3)
+        make().restore(first.save(), released=3)
     with pytest.raises(StateError, match="another schedule"):
-        make(custom([3, 9, 10])).resume(first.save())
+        make(custom([3, 9, 10])).restore(first.save(), released=0)
+    with pytest.raises(InvalidParameter, match="released="):
+        make().restore(first.save())
 
 
 def test_with_a_store_a_rollback_is_refused(tmp_path):
@@ -122,10 +128,56 @@ def test_with_a_store_a_rollback_is_refused(tmp_path):
     old = store.read()
     for i in range(2, 5):
         privatizer.absorb(user(i))
-    make(store=store).resume(store.read())  # the newest state is fine
-    store.path.write_bytes(old)  # somebody restores a backup
+    make(store=store).restore(store.read())  # the newest state is fine
+    store.path.write_bytes(old)  # somebody puts a backup back
+    with pytest.raises(StateError, match="older than generation 2"):
+        store.read()
     with pytest.raises(StateError, match="generation 1, but generation 2 was already released"):
-        make(store=store).resume(store.read())
+        make(store=store).restore(old)
+
+
+def test_one_store_gives_each_generation_once(tmp_path):
+    """A service that forgets to restore, and two that restore the same state, must not noise one sum twice."""
+    store = StateFile(tmp_path / "service.state")
+    first = make(store=store)
+    for i in range(2):
+        first.absorb(user(i))
+    with pytest.raises(StateError, match="the store holds generation 1: restore it"):
+        make(store=store, seed=5).absorb(user(0))
+    twins = [make(store=str(store.path), seed=seed) for seed in (6, 7)]
+    for twin in twins:
+        twin.restore(store.read())
+        for i in range(2, 4):
+            twin.absorb(user(i))
+    twins[0].absorb(user(4))
+    with pytest.raises(StateError, match="must not be drawn twice"):
+        twins[1].absorb(user(4))
+    with pytest.raises(StateError, match="must not leave"):
+        twins[1].release()
+
+
+def test_it_cannot_be_copied_and_shows_no_values():
+    privatizer = make()
+    privatizer.absorb(BOUND.clip(np.array([0.123456, 0.0])))
+    for way in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(PrivacyError, match="noise the same sums twice"):
+            way(privatizer)
+    assert "0.12" not in repr(privatizer)
+    assert "3 releases, 1 users so far" in repr(privatizer)
+
+
+def test_local_requests_are_refused():
+    with pytest.raises(PromiseBroken, match="LocalDP was asked for, which central trust does not give"):
+        make(privacy=LocalDP(1.0, 1e-5))
+
+
+def test_release_once_is_the_plain_mechanism():
+    total = user(1) + user(2)
+    exact = release_once(total, privacy=NoPrivacy(), noise=noise_source("fast", 0))
+    np.testing.assert_allclose(exact.values, total.values)
+    noisy = release_once(total, privacy=CentralDP(1.0, 1e-5), noise=noise_source("fast", 0))
+    assert noisy.noise.std == pytest.approx(2 / PRIVACY_MU, rel=1e-5)
+    assert release_once(total, privacy=CentralDP(1.0), noise=noise_source("secure")).noise.distribution == "laplace"
 
 
 def test_a_draw_that_could_not_be_stored_never_leaves(tmp_path, monkeypatch):
@@ -135,8 +187,9 @@ def test_a_draw_that_could_not_be_stored_never_leaves(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "write", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         privatizer.absorb(user(1))
-    with pytest.raises(StateError, match="must not leave"):
-        privatizer.release()
+    for attempt in (privatizer.release, lambda: privatizer.absorb(user(1))):  # nor can the same user be absorbed again
+        with pytest.raises(StateError, match="must not leave"):
+            attempt()
 
 
 SERVICE = """
@@ -153,7 +206,7 @@ SERVICE = """
     noise = noise_source(sys.argv[2], 11 if sys.argv[2] == "fast" else None)
     privatizer = CentralPrivatizer(bound, every_episode(60), privacy=JointDP(1.0, 1e-5), noise=noise, store=store)
     if store.path.exists():
-        privatizer.resume(store.read())
+        privatizer.restore(store.read())
     out = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     for i in range(privatizer.users, 60):
         privatizer.absorb(bound.clip(np.array([0.1 * (i % 7), 0.0])))

@@ -28,7 +28,7 @@ def test_regular_schedules():
     assert every_episode(10**9).leaves == 10**9  # nothing is stored per episode
 
 
-@pytest.mark.parametrize("times", [[], [0, 1], [3, 2], [1, 1]])
+@pytest.mark.parametrize("times", [[], [0, 1], [3, 2], [1, 1], range(10, 0, -1), [1.7, 3.2]])
 def test_bad_times_are_refused(times):
     with pytest.raises(InvalidParameter):
         custom(times)

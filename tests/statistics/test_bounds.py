@@ -93,8 +93,16 @@ def test_unpack_gives_design_and_response_back():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, size=(5, 3, 4)), rng.uniform(-1, 1, size=(5, 3))
     Lambda, u = bound.unpack(bound.contribution(X, y).values)
-    np.testing.assert_allclose(Lambda, np.einsum("khi,khj->hij", X, X))
-    np.testing.assert_allclose(u, np.einsum("khi,kh->hi", X, y))
+    np.testing.assert_allclose(Lambda, np.einsum("khi,khj->hij", X, X), atol=1e-4)  # rounded to the grid
+    np.testing.assert_allclose(u, np.einsum("khi,kh->hi", X, y), atol=1e-4)
+
+
+def test_private_text_is_not_quoted():
+    for rows, targets in (([[["SSN 123", 0.0]]], [[0.0]]), ([[[0.1, 0.0]]], [["cancer"]])):
+        with pytest.raises(InvalidParameter) as refused:
+            RegressionRows(1, 2).contribution(rows, targets)
+        assert "SSN" not in str(refused.value)
+        assert "cancer" not in str(refused.value)
 
 
 def test_shapes_and_parameters_are_checked():

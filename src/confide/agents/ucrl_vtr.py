@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Factorisation, Tree
 from confide.privacy.loss import GaussianDP, loss_for
-from confide.privacy.request import JointDP
+from confide.privacy.request import JointDP, Relation
 from confide.privatizers import worst_std
 from confide.statistics.bounds import RegressionRows
 
@@ -60,7 +60,7 @@ def paper_joint(privacy: JointDP, *, episodes: int, horizon: int, dimension: int
     tree = Tree(episodes)
     rows = RegressionRows(value_steps(H), dimension, row_norm=H, target=H, balance=math.sqrt(2))
     scale = math.sqrt(2) * constants.sigma
-    mu = rows.sensitivity(privacy.relation) * tree.column_norm(2) / scale
+    mu = rows.sensitivity(Relation(privacy.relation)) * tree.column_norm(2) / scale
     noise = scale / H**2 * worst_std(tree) / tree.column_norm(2)
     return Calibration("paper", tree.name, episodes, noise, GaussianDP(mu), dimension)
 
@@ -71,7 +71,7 @@ def tight_joint(privacy: JointDP, counter: Factorisation, *, horizon: int, dimen
     loss = loss_for(privacy)
     if not isinstance(loss, GaussianDP):
         raise InvalidParameter("Gaussian noise needs delta > 0")
-    noise = rows.sensitivity(privacy.relation) / loss.mu * worst_std(counter)
+    noise = rows.sensitivity(Relation(privacy.relation)) / loss.mu * worst_std(counter)
     return Calibration("tight", counter.name, counter.leaves, noise, loss, dimension)
 
 

@@ -55,6 +55,9 @@ class Scaled:
     def restore(self, state: dict[str, Any]) -> None:
         self.inner.restore(state)
 
+    def fork(self) -> "Scaled":
+        return type(self)(self.inner.fork(), self.factor)
+
 
 @dataclass(frozen=True, slots=True)
 class Shared(Scaled):
@@ -99,7 +102,8 @@ class CounterSubject:
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
         source = make_source(self.source, self.twin, rng)
         sent = _FAR * self._difference() * (1 if world else -1)
-        first = Bounded(sent, self.bound) if self.twin == "clip" else self.bound.clip(sent)
+        grid = self.bound.grid
+        first = Bounded(np.rint(sent / grid) * grid, self.bound) if self.twin == "clip" else self.bound.clip(sent)
         nobody = Bounded(np.zeros(self.bound.size), self.bound)
         return np.stack([self._run(first, nobody, source) for _ in range(runs)])
 

@@ -5,12 +5,22 @@ from dataclasses import dataclass
 from confide.errors import CertificateError, ConfideError
 from confide.mechanisms.additive import loss_of
 from confide.mechanisms.counters import FACTORISATIONS
-from confide.privacy.certificate import Certificate, Json, loss_from_json
-from confide.privacy.loss import NO_PRIVACY, ApproxDP, Loss, compose
+from confide.privacy.bounded import L2Ball
+from confide.privacy.certificate import Certificate, Json, check_schema, loss_from_json, standing_assumptions
+from confide.privacy.loss import NO_PRIVACY, ApproxDP, GaussianDP, Loss, PureDP, compose
+from confide.privacy.request import Relation, Trust
+from confide.statistics.bounds import RegressionRows
 
 _TOLERANCE = 1e-6  # relative: what rounding, and the discretisation of a PLD, may add up to
+_OVERSTATED = 1e-3
 _MOST_LEAVES = 2**26
-_TRUST = {"CentralDP": {"central"}, "JointDP": {"joint", "central"}, "LocalDP": {"local"}, "NoPrivacy": {"none"}}
+_TRUST = {
+    "CentralDP": {"central", "local"},
+    "JointDP": {"joint", "central", "local"},
+    "LocalDP": {"local"},
+    "NoPrivacy": {"none"},
+}
+_BOUNDS = {kind.__name__: kind for kind in (L2Ball, RegressionRows)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,66 +35,116 @@ class Verification:
 def verify(certificate: Certificate) -> Verification:
     """Raise `CertificateError` unless the mechanisms' sensitivities and noise give what the certificate states and was asked for."""
     document = certificate.document
+    check_schema(document)
     promise, request = document["promise"], document["request"]
-    losses = tuple(_loss(mechanism, i) for i, mechanism in enumerate(document["mechanisms"], start=1))
+    _check(promise["trust"] in _TRUST[request["kind"]], f"a {request['kind']} was asked for, the promise is {promise['trust']}")
+    losses = tuple(_checked_loss(mechanism, promise, i) for i, mechanism in enumerate(document["mechanisms"], start=1))
     delta = certificate.delta
     together = compose(losses, delta=delta)
     epsilon = together.epsilon_at(delta)
-    _check(promise["trust"] in _TRUST[request["kind"]], f"a {request['kind']} was asked for, the promise is {promise['trust']}")
-    _check(delta <= request["delta"] * (1 + _TOLERANCE), f"delta={request['delta']:g} was asked for, the promise has {delta:g}")
+    stated = loss_from_json(promise["loss"])
     if request["kind"] == "NoPrivacy":
-        _check(promise["epsilon"] is None, "nothing was promised, but an epsilon is stated")
+        _check(promise["epsilon"] is None and stated == NO_PRIVACY, "nothing was asked for, but a promise is stated")
+        _check(promise["source"] == "none", "nothing was asked for, but a source of noise is named")
         return Verification(epsilon, delta, losses)
-    _check(not any(loss == NO_PRIVACY for loss in losses), "a mechanism adds no noise, but privacy is promised")
-    _check(promise["epsilon"] is not None, "privacy was asked for, but no epsilon is stated")
+    _check(promise["source"] != "none", "privacy is promised, but no source of noise is named")
     _check(
-        epsilon <= certificate.epsilon * (1 + _TOLERANCE),
-        f"epsilon={certificate.epsilon:.6g} is stated, the mechanisms give {epsilon:.6g} at delta={delta:g}",
+        promise["relation"] == request["relation"],
+        f"{request['relation']} was asked for, the promise is about {promise['relation']}",
     )
-    stated = loss_from_json(promise["loss"]).epsilon_at(delta)
-    _check(epsilon <= stated * (1 + _TOLERANCE), f"the stated loss means epsilon={stated:.6g}, the mechanisms give {epsilon:.6g}")
-    asked = request["epsilon"]
-    _check(
-        asked is not None and epsilon <= asked * (1 + _TOLERANCE),
-        f"epsilon={asked} was asked for, the mechanisms give {epsilon:.6g}",
-    )
+    missing = [
+        said for said in standing_assumptions(Trust(promise["trust"]), promise["source"]) if said not in document["assumptions"]
+    ]
+    _check(not missing, f"it does not say what it assumes: {missing[:1]}")
+    _check(delta <= request["delta"] * (1 + _TOLERANCE), f"delta={request['delta']:g} was asked for, the promise has {delta:g}")
+    _check(promise["epsilon"] is not None and request["epsilon"] is not None, "privacy was asked for, but no epsilon is stated")
+    _check(NO_PRIVACY not in losses, "a mechanism adds no noise, but privacy is promised")
+    _check(_covers(stated, together), f"the stated loss {stated} is not what the mechanisms give, {together}")
+    given = f"the mechanisms give {epsilon:.6g} at delta={delta:g}"
+    _check(_close(epsilon, certificate.epsilon), f"epsilon={certificate.epsilon:.6g} is stated, {given}")
+    _check(epsilon <= request["epsilon"] * (1 + _TOLERANCE), f"epsilon={request['epsilon']:.6g} was asked for, {given}")
     return Verification(epsilon, delta, losses)
 
 
-def _loss(mechanism: Json, position: int) -> Loss:
-    """A mechanism's loss, from its sensitivity, its noise and how often it looks at one user."""
+def _close(true: float, stated: float) -> bool:
+    """Not more than is stated, and not much less either: a number that is merely safe was not computed from these mechanisms."""
+    return true <= stated * (1 + _TOLERANCE) and stated <= true * (1 + _OVERSTATED)
+
+
+def _covers(stated: Loss, given: Loss) -> bool:
+    """Whether the stated loss is of the same kind as the given one, and of the same size."""
+    match stated, given:
+        case GaussianDP(mu), GaussianDP(true_mu):
+            return _close(true_mu, mu)
+        case PureDP(epsilon), PureDP(true_epsilon):
+            return _close(true_epsilon, epsilon)
+        case ApproxDP(epsilon, delta), ApproxDP(true_epsilon, true_delta):
+            return _close(true_epsilon, epsilon) and _close(true_delta, delta)
+    return False
+
+
+def _checked_loss(mechanism: Json, promise: Json, position: int) -> Loss:
     try:
-        if mechanism["distribution"] == "none":
-            return NO_PRIVACY
-        if mechanism["name"] == "smooth":
-            return _smooth_loss(mechanism["parameters"])
-        norm = 2 if mechanism["distribution"] == "gaussian" else 1
-        _check(mechanism["norm"] == norm, f"{mechanism['distribution']} noise answers to sensitivity in L{norm}")
-        _check(mechanism["scale"] > 0, "the noise has scale 0")
-        sensitivity = mechanism["sensitivity"] * _stream_norm(mechanism, norm)
+        return _loss(mechanism, promise)
     except ConfideError as error:
-        raise CertificateError(f"mechanism {position} ({mechanism['name']}): {error}") from None
-    return loss_of(mechanism["distribution"], sensitivity, mechanism["scale"], mechanism["lattice"])
+        message = str(error)
+    except (ArithmeticError, ValueError, AttributeError, TypeError, MemoryError):
+        message = "its numbers are out of range"
+    raise CertificateError(f"mechanism {position} ({mechanism['name']}): {message}")
 
 
-def _stream_norm(mechanism: Json, norm: int) -> float:
+def _loss(mechanism: Json, promise: Json) -> Loss:
+    """A mechanism's loss, from its sensitivity, its noise and how often it looks at one user."""
+    name, distribution = mechanism["name"], mechanism["distribution"]
+    if distribution == "none":
+        return NO_PRIVACY
+    _check((name == "local") == (promise["trust"] == "local"), f"{promise['trust']} trust is promised")
+    if name == "smooth":
+        _check(distribution == "gaussian" and promise["source"] == "fast", "smooth sensitivity takes fast Gaussian noise")
+        return _smooth_loss(mechanism["parameters"])
+    norm = 2 if distribution == "gaussian" else 1
+    _check(mechanism["norm"] == norm, f"{distribution} noise answers to sensitivity in L{norm}")
+    _check(mechanism["scale"] > 0, "the noise has scale 0")
+    _check(
+        (promise["source"] == "secure") == (mechanism["lattice"] is not None), "secure noise, and only that, lives on a lattice"
+    )
+    _check_sensitivity(mechanism, Relation(promise["relation"]), norm)
+    sensitivity = mechanism["sensitivity"] * _stream_norm(mechanism, promise, norm)
+    return loss_of(distribution, sensitivity, mechanism["scale"], mechanism["lattice"])
+
+
+def _check_sensitivity(mechanism: Json, relation: Relation, norm: int) -> None:
+    """Where the bound is one of ours, its sensitivity is computed again; otherwise the stated one is taken at its word."""
+    described = mechanism.get("bound")
+    if described is None or described["name"] not in _BOUNDS:
+        return
+    bound = _BOUNDS[described["name"]](**{key: value for key, value in described.items() if key != "name"})
+    true = bound.sensitivity(relation) if norm == 2 else bound.l1_sensitivity(relation)
+    _check(
+        true <= mechanism["sensitivity"] * (1 + _TOLERANCE),
+        f"its bound has sensitivity {true:.6g} under {relation.value}, not {mechanism['sensitivity']:.6g}",
+    )
+
+
+def _stream_norm(mechanism: Json, promise: Json, norm: int) -> float:
     if mechanism["name"] == "local":
         return 1.0  # every device sends once
     parameters = mechanism["parameters"]
-    _check(parameters["leaves"] <= _MOST_LEAVES, f"more than {_MOST_LEAVES} leaves")
-    if "bits" in parameters:
-        _check(parameters["leaves"] <= 2**13, "a rounded Toeplitz counter has at most 8192 leaves")
-    try:
-        return FACTORISATIONS[mechanism["name"]](**parameters).column_norm(norm)
-    except TypeError:
-        raise CertificateError("its parameters do not fit its name") from None
+    leaves = parameters["leaves"]
+    _check(leaves <= promise["users"] or mechanism["name"] == "exact", "there are more leaves than users")
+    _check(isinstance(leaves, int) and leaves <= _MOST_LEAVES, f"leaves must be a whole number, at most {_MOST_LEAVES}")
+    _check("bits" not in parameters or leaves <= 2**13, "a rounded Toeplitz counter has at most 8192 leaves")
+    counter = FACTORISATIONS[mechanism["name"]](**parameters)
+    _check(mechanism["lattice"] is None or counter.integral, "a lattice needs a counter with whole coefficients")
+    return counter.column_norm(norm)
 
 
 def _smooth_loss(parameters: Json) -> Loss:
     from confide.mechanisms.smooth import smooth_delta
 
-    epsilon, delta = parameters["epsilon"], parameters["delta"]
-    true = smooth_delta(epsilon, parameters["alpha"], parameters["beta"], parameters["dimension"])
+    epsilon, delta, dimension = parameters["epsilon"], parameters["delta"], parameters["dimension"]
+    _check(isinstance(dimension, int) and dimension <= 10**9, "dimension must be a whole number, at most 1e9")
+    true = smooth_delta(epsilon, parameters["alpha"], parameters["beta"], dimension)
     _check(true <= delta * (1 + _TOLERANCE), f"alpha and beta give delta={true:.6g} at epsilon={epsilon:g}, not {delta:g}")
     return ApproxDP(epsilon, delta)
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from confide import __version__
-from confide.cli import audit, calibrate, ledger, verify
+from confide.cli import audit, calibrate, ledger, results, run, verify
 from confide.errors import ConfideError
 
 app = typer.Typer(
@@ -19,6 +19,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("run")(run.run)
+app.command("show")(results.show)
+app.command("list")(results.list_all)
 app.command("calibrate")(calibrate.calibrate)
 app.command("audit")(audit.audit)
 app.command("verify")(verify.verify)
@@ -48,9 +51,14 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(error))
     except typer.TyperException as error:
         message = error.format_message() if hasattr(error, "format_message") else str(error)
-        if message:
-            _fail(message)
-        sys.exit(2)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(message)
+            sys.exit(0)
+        _fail(message)
+    except MemoryError:
+        _fail("not enough memory for these numbers")
+    except OSError as error:
+        _fail(f"{error.filename or 'output'}: {error.strerror or error}")
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)

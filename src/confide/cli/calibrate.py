@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def calibrate(
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-5,
-    episodes: Annotated[int, typer.Option(help="How many users take part, one episode each.")] = 100_000,
+    episodes: Annotated[int, typer.Option(help="How many users take part, one episode each.", max=10**8)] = 100_000,
     horizon: Annotated[int, typer.Option(help="Steps per episode.")] = 5,
     dimension: Annotated[int, typer.Option(help="Number of features.")] = 5,
     failure: Annotated[float, typer.Option(help="The confidence level of the paper's constants.")] = 0.1,
@@ -73,7 +73,7 @@ def _print_table(rows: list[dict[str, Any]], epsilon: float, delta: float, episo
     table.add_column("constants")
     table.add_column("counter")
     for heading in ("releases", "noise", "less by", "epsilon", "users"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", overflow="fold")
     for row in rows:
         table.add_row(
             row["calibration"],

@@ -33,4 +33,4 @@ def verify(
     typer.echo(f"  promised     epsilon = {loaded.epsilon:.6g} at delta = {loaded.delta:g} ({whom})")
     typer.echo(f"  recomputed   epsilon = {found.epsilon:.6g} from {len(found.losses)} mechanism(s), {promise['source']} noise")
     for assumption in loaded.document["assumptions"]:
-        typer.echo(f"  assumes      {assumption}")
+        typer.echo(f"  assumes      {''.join(c if c.isprintable() else '?' for c in assumption)}")

@@ -95,7 +95,8 @@ class Run:
         target.mkdir(parents=True, exist_ok=True)
         facts = {key: getattr(self, key) for key in _FACTS}
         (target / "run.json").write_text(
-            json.dumps({"format": _FORMAT, **facts, "segments": [asdict(s) for s in self.segments]}, indent=1, allow_nan=False) + "\n"
+            json.dumps({"format": _FORMAT, **facts, "segments": [asdict(s) for s in self.segments]}, indent=1, allow_nan=False)
+            + "\n"
         )
         (target / "curve.csv").write_text(self.csv())
         if self.policy is not None:
@@ -109,7 +110,9 @@ class Run:
         try:
             facts = json.loads((source / "run.json").read_text())
             if facts["format"] != _FORMAT:
-                raise InvalidParameter(f"{source} holds a run of format {facts['format']}, this version of confide reads {_FORMAT}")
+                raise InvalidParameter(
+                    f"{source} holds a run of format {facts['format']}, this version of confide reads {_FORMAT}"
+                )
             segments = tuple(Segment(**segment) for segment in facts["segments"])
             known = {key: facts[key] for key in _FACTS}
         except ConfideError:
@@ -123,8 +126,8 @@ class Run:
     def csv(self) -> str:
         names = ("regret", "value", "mean_return", "noise_std", "signal")
         lines = [",".join(("users", *names))]
-        for row in zip(self.checkpoints, *(getattr(self, name) for name in names), strict=True):
-            lines.append(",".join("" if isinstance(x, float) and math.isnan(x) else repr(x.item()) for x in row))
+        rows = zip(self.checkpoints, *(getattr(self, name) for name in names), strict=True)
+        lines += [",".join("" if math.isnan(x) else repr(x.item()) for x in row) for row in rows]
         return "\n".join(lines) + "\n"
 
     def plot(self) -> Any:

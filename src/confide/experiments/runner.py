@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from confide.agents.agent import Agent, Batch, agent_name
+from confide.audit.verify import verify
 from confide.errors import InvalidParameter, StateError
 from confide.experiments.run import Run, Segment
 from confide.mechanisms.sources import FastSource, NoiseSource
@@ -74,7 +75,9 @@ def run(
 class _Loop:
     """What must survive a crash: the agent, the world's generator, and the segments so far."""
 
-    def __init__(self, agent: Any, problem: Any, total: int, rng: np.random.Generator, state: StateFile | None, label: str) -> None:
+    def __init__(
+        self, agent: Any, problem: Any, total: int, rng: np.random.Generator, state: StateFile | None, label: str
+    ) -> None:
         self.agent, self.problem, self.total, self.rng, self.state, self.label = agent, problem, total, rng, state, label
         self.served, self.regret = 0, 0.0
         self.segments: list[Segment] = []
@@ -128,10 +131,7 @@ class _Loop:
             "segments": [astuple(segment) for segment in self.segments],
         }
         self._saves += 1
-        self.state.write(
-            pack("run", self._saves, facts, {"agent": np.frombuffer(self.agent.save(), dtype=np.uint8)}),
-            self._saves,
-        )
+        self.state.write(pack("run", self._saves, facts, {"agent": np.frombuffer(self.agent.save(), dtype=np.uint8)}))
 
     def resume(self) -> float:
         """Take up a saved run, if there is one; seconds spent on it before."""
@@ -164,11 +164,16 @@ def _give(agent: Any, attribute: str, value: Any) -> None:
 def _certificate(agent: Any, *, counted: bool) -> Certificate | None:
     if not hasattr(agent, "mechanisms"):
         return None
-    simulated = ["Simulated: the users' contributions were added up from exact transition counts, not clipped one by one."] if counted else []
-    return certify(agent.guarantee, agent.mechanisms(), subject=f"a run of {agent_name(agent)}", assumptions=simulated)
+    simulated = (
+        ["Simulated: the users' contributions were added up from exact transition counts, not clipped one by one."]
+        if counted
+        else []
+    )
+    made = certify(agent.guarantee, agent.mechanisms(), subject=f"a run of {agent_name(agent)}", assumptions=simulated)
+    verify(made)
+    return made
 
 
 def versions() -> dict[str, str]:
     packages = ("confide", "numpy", "scipy", "numba", "dp-accounting")
     return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in packages}}
-

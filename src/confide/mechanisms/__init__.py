@@ -1,1 +1,41 @@
 """Noise, and what is built of it."""
+
+from typing import TYPE_CHECKING
+
+from confide._lazy import lazy
+
+if TYPE_CHECKING:
+    from confide.mechanisms.counters import Buffered, Counter, Exact, HonakerTree, Toeplitz, Tree
+    from confide.mechanisms.smooth import SmoothGaussian
+    from confide.mechanisms.sources import FastSource, NoiseSource, SecureSource, noise_source
+    from confide.mechanisms.state import StateFile
+    from confide.mechanisms.symmetric import smat, svec
+
+__all__ = [
+    "Buffered",
+    "Counter",
+    "Exact",
+    "FastSource",
+    "HonakerTree",
+    "NoiseSource",
+    "SecureSource",
+    "SmoothGaussian",
+    "StateFile",
+    "Toeplitz",
+    "Tree",
+    "noise_source",
+    "smat",
+    "svec",
+]
+
+__getattr__ = lazy(
+    __name__,
+    {
+        **dict.fromkeys(("Buffered", "Counter", "Exact", "HonakerTree", "Toeplitz", "Tree"), "counters"),
+        **dict.fromkeys(("FastSource", "NoiseSource", "SecureSource", "noise_source"), "sources"),
+        **dict.fromkeys(("smat", "svec"), "symmetric"),
+        "SmoothGaussian": "smooth",
+        "StateFile": "state",
+        **dict.fromkeys(("additive", "counters", "smooth", "sources", "state", "symmetric"), ""),
+    },
+)

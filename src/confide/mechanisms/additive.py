@@ -16,8 +16,7 @@ from confide.privacy.bounded import Array, Bound
 from confide.privacy.loss import GaussianDP, Loss, PureDP
 from confide.privacy.request import Relation
 
-_FINE = 2.0**-20  # the lattice step against the sensitivity
-_COARSEST = 2.0**-8
+_COARSEST = 2.0**-8  # the lattice step against the scale of the noise, at most
 _INT64 = 2.0**61
 
 
@@ -51,16 +50,16 @@ class AdditiveNoise:
     Promise: y = q(x) + z is mu-GDP for Gaussian z with scale = sensitivity_2(q) / mu, and epsilon-DP for Laplace z with scale =
     sensitivity_1(q) / epsilon.
 
-    With a `discrete` source everything is an integer multiple of `step`: contributions are rounded to it (which adds at most half a
-    step per coordinate at either neighbour, paid for in the sensitivity), sums are exact in int64, and the noise is exactly
-    sampled, so that no low-order bit of floating point tells anything. Discrete Laplace noise is epsilon-DP as it stands. Discrete
-    Gaussian noise has the moments of the continuous one [Canonne20]; its profile differs in that the threshold of the optimal test
-    falls between two lattice points, at most step/scale standard deviations away: the loss carries a margin of twice that.
+    With a `discrete` source everything is a whole multiple of `step`, the grid of the bound: contributions come rounded to it (the bound's
+    sensitivity pays for that), sums are exact in int64, and the noise is exactly sampled, so that no low-order bit of floating point
+    tells anything. Discrete Laplace noise is epsilon-DP as it stands. Discrete Gaussian noise of scale s steps is taken to be
+    (k / (s - 2))-GDP for a shift by k steps: coordinate by coordinate its trade-off curve is the continuous one's up to one lattice step
+    in the threshold (tests/mechanisms/test_additive.py computes the exact profile), and GDP composes over coordinates.
     """
 
     distribution: str  # gaussian | laplace | none
     norm: int  # 2 | 1: the norm in which `sensitivity` is measured
-    sensitivity: float  # of one user's contribution, rounding to the lattice included
+    sensitivity: float  # of one user's contribution
     stream_norm: float  # max_j ||C e_j||: how often, in that norm, one contribution is seen
     scale: float  # standard deviation (Gaussian) or b (Laplace)
     step: float | None  # of the lattice; None on the reals
@@ -112,18 +111,14 @@ def additive_noise(
         raise InvalidParameter(
             "secure noise needs a counter whose coded sums are whole numbers: Tree, HonakerTree or Toeplitz(bits=...)"
         )
-    step = _lattice_step(sensitivity, (users + 1) * bound.largest * query.coefficient)
-    sensitivity += bound.size ** (1 / norm) * step
+    step = bound.grid
     scale = sensitivity * stream_norm / amount
-    if step > _COARSEST * min(scale, sensitivity):
-        raise InvalidParameter(
-            f"the sums of {users} users do not fit into 64 bits beside noise of scale {scale:g}: use fewer users"
-        )
     if distribution == "gaussian":
         scale += 2 * step
+    if max((users + 1) * bound.largest * query.coefficient, 128 * scale) / step > _INT64:
+        raise InvalidParameter(
+            f"the sums of {users} users and noise of scale {scale:g} do not fit into 64 bits: use fewer users or bits"
+        )
+    if step > _COARSEST * scale:
+        raise InvalidParameter(f"noise of scale {scale:g} is too small for the lattice of step {step:g}: use a smaller epsilon")
     return AdditiveNoise(distribution, norm, sensitivity, stream_norm, scale, step)
-
-
-def _lattice_step(sensitivity: float, largest_sum: float) -> float:
-    """A power of two, about 2^-20 of the sensitivity, or coarser where the largest sum would not fit into 64 bits."""
-    return 2.0 ** math.ceil(math.log2(max(sensitivity * _FINE / 2, largest_sum / _INT64)))

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from confide.errors import InvalidParameter, MissingExtra
+from confide.errors import InvalidParameter, MissingExtra, PrivacyError
 
 Shape = int | tuple[int, ...]
 
@@ -28,6 +28,8 @@ class NoiseSource(Protocol):
         """What the next draws depend on, for a saved state; empty where they depend on nothing that can be saved."""
 
     def restore(self, state: dict[str, Any]) -> None: ...
+    def fork(self) -> "NoiseSource":
+        """A source of its own for one mechanism: no two may ever be restored to the same draws."""
 
 
 class FastSource:
@@ -53,8 +55,11 @@ class FastSource:
 
     def restore(self, state: dict[str, Any]) -> None:
         if state:
-            self._rng = np.random.default_rng()  # never the caller's own generator: it may be in use elsewhere
+            self._rng = np.random.default_rng()  # never a generator that may be in use elsewhere
             self._rng.bit_generator.state = state
+
+    def fork(self) -> "FastSource":
+        return FastSource(self._rng.spawn(1)[0])
 
 
 class SecureSource:
@@ -74,14 +79,20 @@ class SecureSource:
 
     @staticmethod
     def _draw(distribution: str, scale: float, shape: Shape) -> npt.NDArray[np.int64]:
-        zeros = np.zeros(shape, dtype=np.int64)
-        return np.array(_sampler(distribution, scale, zeros.size)(zeros.ravel().tolist()), dtype=np.int64).reshape(shape)
+        size = int(np.prod(shape))
+        draws = np.array(_sampler(distribution, scale, size)([0] * size), dtype=np.int64)
+        if size and np.abs(draws).max() >= 2**62:  # OpenDP saturates at the ends of int64: such a draw would hide nothing
+            raise PrivacyError("a draw of noise does not fit into 64 bits")
+        return draws.reshape(shape)
 
     def state(self) -> dict[str, Any]:
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Nothing to restore: future draws are fresh."""
+
+    def fork(self) -> "SecureSource":
+        return self
 
 
 def noise_source(name: str, seed: "int | np.random.SeedSequence | np.random.Generator | None" = None) -> NoiseSource:

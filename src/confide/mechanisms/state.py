@@ -4,10 +4,14 @@ A counter that is re-noised after a crash releases the same data twice. So every
 generation (how many leaves it has absorbed), and a state older than the last release is refused.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
+import secrets
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,18 +47,9 @@ def pack(kind: str, generation: int, facts: dict[str, Any], arrays: dict[str, np
     return content + hashlib.sha256(content).digest()
 
 
-def unpack(data: bytes, kind: str, *, released: int = 0) -> State:
+def unpack(data: bytes, kind: str, *, released: int) -> State:
     """The state in `data`; refused if it is damaged, of another kind or format, or older than generation `released`."""
-    content, digest = data[:-32], data[-32:]
-    if not content.startswith(_MAGIC):
-        raise StateError("this is not a confide state")
-    if hashlib.sha256(content).digest() != digest:
-        raise StateError("the state is truncated or damaged: its checksum does not match")
-    start = len(_MAGIC) + 8
-    (length,) = struct.unpack(">Q", content[len(_MAGIC) : start])
-    header = json.loads(content[start : start + length])
-    if header["format"] != _FORMAT:
-        raise StateError(f"the state has format {header['format']}, this version of confide reads format {_FORMAT}")
+    header, body = _open(data)
     if header["kind"] != kind:
         raise StateError(f"the state is of a {header['kind']}, expected a {kind}")
     if header["generation"] < released:
@@ -62,58 +57,102 @@ def unpack(data: bytes, kind: str, *, released: int = 0) -> State:
             f"the state is of generation {header['generation']}, but generation {released} was already released: "
             "going on from here would noise the same data twice"
         )
-    arrays, at = {}, start + length
+    arrays, at = {}, 0
     for name, (dtype, shape) in header["arrays"].items():
         if dtype not in _TYPES:
             raise StateError("the state holds an array of an unexpected type")
         count = int(np.prod(shape, dtype=np.int64))
-        arrays[name] = np.frombuffer(content, dtype=dtype, count=count, offset=at).reshape(shape).copy()
+        arrays[name] = np.frombuffer(body, dtype=dtype, count=count, offset=at).reshape(shape).copy()
         at += arrays[name].nbytes
     return State(kind, header["generation"], header["facts"], arrays)
+
+
+def _open(data: bytes) -> tuple[dict[str, Any], bytes]:
+    content, digest = data[:-32], data[-32:]
+    if not content.startswith(_MAGIC):
+        raise StateError("this is not a confide state")
+    if hashlib.sha256(content).digest() != digest:
+        raise StateError("the state is truncated or damaged: its checksum does not match")
+    start = len(_MAGIC) + 8
+    (length,) = struct.unpack(">Q", content[len(_MAGIC) : start])
+    header: dict[str, Any] = json.loads(content[start : start + length])
+    if header["format"] != _FORMAT:
+        raise StateError(f"the state has format {header['format']}, this version of confide reads format {_FORMAT}")
+    return header, content[start + length :]
 
 
 class StateFile:
     """A state on disk, mode 0600, replaced atomically, beside a mark of the newest generation that was ever written.
 
-    `write` returns only when state and mark are on the disk: a release that leaves afterwards is covered. `read` refuses a state
-    file that was put back from an older copy.
+    `write` takes each generation once, from whoever comes first: two services that go on from one state, or one that starts afresh on an
+    old store, cannot both release the next generation. It returns when state and mark are on the disk, so that a release that leaves
+    afterwards is covered. `read` refuses a state file that was put back from an older copy.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._mark = self.path.with_name(self.path.name + ".generation")
 
-    def write(self, data: bytes, generation: int) -> None:
-        if generation < self.generation():
-            raise StateError(f"generation {generation} is older than the generation {self.generation()} already written")
-        _replace(self.path, data)
-        _replace(self._mark, str(generation).encode())
+    def write(self, data: bytes) -> None:
+        generation = _open(data)[0]["generation"]
+        with self._lock():
+            if generation <= self.generation():
+                raise StateError(
+                    f"generation {generation} was already written (the newest is {self.generation()}): it must not be drawn twice"
+                )
+            for leftover in self.path.parent.glob(
+                f"{self.path.name}*.part"
+            ):  # of a writer that was killed; nobody else writes now
+                leftover.unlink(missing_ok=True)
+            _replace(self.path, data)
+            _replace(self._mark, str(generation).encode())
 
     def read(self) -> bytes:
         try:
-            return self.path.read_bytes()
+            data = self.path.read_bytes()
         except OSError as error:
             raise StateError(f"cannot read the state file {self.path.name}: {error.strerror}") from None
+        if _open(data)[0]["generation"] < self.generation():
+            raise StateError(
+                f"the state file {self.path.name} is older than generation {self.generation()}, which was already released"
+            )
+        return data
 
     def remove(self) -> None:
         """Nothing will be resumed any more."""
-        self.path.unlink(missing_ok=True)
-        self._mark.unlink(missing_ok=True)
+        for path in (self.path, self._mark, self._lock_path):
+            path.unlink(missing_ok=True)
 
     def generation(self) -> int:
         """The newest generation that was written, and so may have been released; 0 if there is none."""
         try:
-            return int(self._mark.read_text())
+            marked = int(self._mark.read_text())
         except FileNotFoundError:
-            return 0
+            marked = 0
         except (OSError, ValueError):
             raise StateError(f"the file {self._mark.name} beside the state is damaged") from None
+        # a crash may come after the state is written and before the mark is
+        written = _open(self.path.read_bytes())[0]["generation"] if self.path.exists() else 0
+        return max(marked, written)
+
+    @property
+    def _lock_path(self) -> Path:
+        return self.path.with_name(self.path.name + ".lock")
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        handle = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
 
 
 def _replace(path: Path, data: bytes) -> None:
     """Write, sync, rename, sync the folder: after a crash the file is either the old one or the new one, whole."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

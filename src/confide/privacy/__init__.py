@@ -1,16 +1,25 @@
 """Promises: what is asked for, what is given, what it costs and how it is proved."""
 
+from typing import TYPE_CHECKING
+
+from confide._lazy import lazy
 from confide.privacy import accounting
 from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import ApproxDP, GaussianDP, Loss, PureDP, compose, loss_for
 from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Relation, Request, Trust
 
+if TYPE_CHECKING:
+    from confide.privacy.certificate import Certificate, certify
+    from confide.privacy.ledger import Ledger
+
 __all__ = [
     "ApproxDP",
     "CentralDP",
+    "Certificate",
     "GaussianDP",
     "Guarantee",
     "JointDP",
+    "Ledger",
     "LocalDP",
     "Loss",
     "NoPrivacy",
@@ -20,6 +29,12 @@ __all__ = [
     "Trust",
     "accounting",
     "billboard",
+    "certify",
     "compose",
     "loss_for",
 ]
+
+__getattr__ = lazy(
+    __name__,
+    {"Certificate": "certificate", "certify": "certificate", "Ledger": "ledger", "bounded": "", "certificate": "", "ledger": ""},
+)

@@ -15,6 +15,8 @@ from functools import lru_cache
 
 from confide.errors import InvalidParameter
 
+_SMALL = 1e-5
+_SQRT_2 = math.sqrt(2)
 _SQRT_2PI = math.sqrt(2 * math.pi)
 
 
@@ -30,9 +32,25 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
         return 1.0
     a, b = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
     density = math.exp(-a * a / 2) / _SQRT_2PI
+    if mu < _SMALL:  # the difference of Mills ratios by their slope, m'(x) = x m(x) - 1, in the middle
+        middle = epsilon / mu
+        return density * mu * (1 - middle * _mills(middle))
     if a <= 0:
         return density * (_mills(-a) - _mills(-b))
-    return 0.5 * math.erfc(-a / math.sqrt(2)) - density * _mills(-b)
+    # (Phi(a) - Phi(b)) - (e^epsilon - 1) Phi(b), where the first difference does not cancel because b < 0 < a
+    return (math.erf(a / _SQRT_2) - math.erf(b / _SQRT_2)) / 2 - density * _mills(-b) * -math.expm1(-epsilon)
+
+
+def _delta_upper(epsilon: float, mu: float) -> float:
+    """gaussian_delta, and what rounding may have taken off it."""
+    a = mu / 2 - epsilon / mu
+    if mu < _SMALL:
+        size, rounding = gaussian_delta(epsilon, mu), 1e-9
+    elif a <= 0:
+        size, rounding = math.exp(-a * a / 2) / _SQRT_2PI * _mills(-a), 1e-15
+    else:
+        size, rounding = min(1.0, mu), 1e-15
+    return gaussian_delta(epsilon, mu) + rounding * size
 
 
 @lru_cache(maxsize=4096)
@@ -42,7 +60,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         raise InvalidParameter(f"epsilon must be non-negative and finite, got epsilon={epsilon}")
     if not 0 < delta < 1:
         raise InvalidParameter(f"delta must be in (0, 1) for Gaussian noise, got delta={delta}; delta=0 needs Laplace noise")
-    low, _ = _bisect(lambda mu: gaussian_delta(epsilon, mu) > delta, 1e-300, 1e10)
+    low, _ = _bisect(lambda mu: _delta_upper(epsilon, mu) > delta, 1e-300, 1e10)
     return low
 
 
@@ -51,12 +69,16 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     """The smallest epsilon for which mu-GDP implies (epsilon, delta)-DP."""
     if not 0 <= delta < 1:
         raise InvalidParameter(f"delta must be in [0, 1), got delta={delta}")
-    if gaussian_delta(0.0, mu) <= delta:
+    if not mu >= 0:
+        raise InvalidParameter(f"mu must be non-negative, got mu={mu}")
+    if mu == 0:
         return 0.0
     if delta == 0 or mu == math.inf:
         return math.inf
+    if _delta_upper(0.0, mu) <= delta:
+        return 0.0
     enough = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-300  # the tail bound of the privacy loss
-    _, high = _bisect(lambda epsilon: gaussian_delta(epsilon, mu) <= delta, min(1e-300, enough), 2 * enough)
+    _, high = _bisect(lambda epsilon: _delta_upper(epsilon, mu) <= delta, min(1e-300, enough), 2 * enough)
     return high
 
 

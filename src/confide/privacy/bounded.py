@@ -29,6 +29,10 @@ class Bound(Protocol):
     def largest(self) -> float:
         """The largest absolute value a coordinate can have."""
 
+    @property
+    def grid(self) -> float:
+        """A power of two: contributions are rounded to whole multiples of it."""
+
     def sensitivity(self, relation: Relation) -> float:
         """The largest L2 distance between two neighbouring contributions."""
 
@@ -38,11 +42,29 @@ class Bound(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounded:
-    """The clipped contributions of `users` users, added up. PRIVATE."""
+    """The clipped contributions of `users` users, added up. PRIVATE.
+
+    Every value is a whole multiple of the bound's grid, so that sums are exact in whatever order they are taken (up to 2^29 users), and
+    the sensitivity of a sum is that of one contribution in floating point, too.
+    """
 
     values: Array = field(repr=False)
     bound: Bound
     users: int = 1
+
+    def __post_init__(self) -> None:
+        values = np.array(self.values, dtype=float)  # a copy: nobody else can write into it
+        if values.shape != (self.bound.size,):
+            raise InvalidParameter(f"a contribution must have shape ({self.bound.size},), got {values.shape}")
+        if isinstance(self.users, bool) or not isinstance(self.users, int | np.integer) or self.users < 0:
+            raise InvalidParameter("a contribution must be of a whole number of users")
+        if not (np.isfinite(values).all() and (np.rint(values / self.bound.grid) * self.bound.grid == values).all()):
+            raise InvalidParameter(
+                "a contribution must come from the bound that clips it: its values are not on the bound's grid"
+            )
+        values.flags.writeable = False
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "users", int(self.users))
 
     def __add__(self, other: "Bounded") -> "Bounded":
         if self.bound != other.bound:
@@ -74,20 +96,25 @@ class L2Ball:
     """Vectors of `size` coordinates and L2 norm at most `radius`.
 
     Sensitivity: null: ||v - 0|| <= radius; replace: ||v - v'|| <= 2 radius, attained by v' = -v. In L1: sqrt(size) times as much.
+    Values are rounded towards zero, which keeps them in the ball.
     """
 
     radius: float
     size: int
 
     def __post_init__(self) -> None:
-        if not (self.radius > 0 and math.isfinite(self.radius)):
+        if not 1e-100 < self.radius < 1e100:
             raise InvalidParameter(f"radius must be positive and finite, got radius={self.radius}")
-        if self.size < 1:
-            raise InvalidParameter(f"size must be at least 1, got size={self.size}")
+        if not isinstance(self.size, int) or self.size < 1:
+            raise InvalidParameter(f"size must be a whole number, at least 1, got size={self.size}")
 
     @property
     def largest(self) -> float:
         return self.radius
+
+    @property
+    def grid(self) -> float:
+        return grid_for(self.radius)
 
     def sensitivity(self, relation: Relation) -> float:
         return self.radius * (2 if relation is Relation.REPLACE else 1)
@@ -97,23 +124,43 @@ class L2Ball:
 
     def clip(self, values: Array) -> Bounded:
         """One user's vector, scaled into the ball; anything that is not finite contributes zero."""
-        if np.shape(values) != (self.size,):
-            raise InvalidParameter(f"a contribution must have shape ({self.size},), got {np.shape(values)}")
-        return Bounded(clip_rows(np.asarray(values, dtype=float)[None], self.radius)[0], self)
+        vector = real_numbers(values)
+        if vector.shape != (self.size,):
+            raise InvalidParameter(f"a contribution must have shape ({self.size},), got {vector.shape}")
+        return Bounded(np.trunc(clip_rows(vector[None], self.radius)[0] / self.grid) * self.grid, self)
 
 
 def clip_rows(rows: Array, radius: float) -> Array:
-    """Each row scaled to L2 norm at most `radius`; a row with a NaN or an infinity becomes zero.
+    """Each row scaled to L2 norm at most `radius` (up to rounding); a row with a NaN or an infinity becomes zero.
 
-    The scale is taken out before squaring, so that 1e300 neither overflows nor passes; and the test comes again after the
-    scaling, because norm * (radius / norm) may round up by one unit in the last place.
+    The scale is taken out before squaring, so that 1e300 neither overflows nor passes.
     """
-    finite = np.isfinite(rows).all(axis=-1, keepdims=True)
-    rows = np.where(finite, rows, 0.0)
-    largest = np.abs(rows).max(axis=-1, keepdims=True)
-    unit = rows / np.where(largest > 0, largest, 1.0)
-    norm = np.sqrt((unit * unit).sum(axis=-1, keepdims=True))
-    outside = norm > radius / np.where(largest > 0, largest, 1.0)
-    scaled = np.where(outside, unit * (radius / np.where(norm > 0, norm, 1.0)), rows)
-    excess = np.sqrt((scaled * scaled).sum(axis=-1, keepdims=True)) > radius
-    return np.where(excess, scaled * (1 - 1e-15), scaled)
+    with np.errstate(all="ignore"):  # what is printed must not depend on the data
+        finite = np.isfinite(rows).all(axis=-1, keepdims=True)
+        rows = np.where(finite, rows, 0.0)
+        largest = np.abs(rows).max(axis=-1, keepdims=True)
+        largest = np.where(largest > 0, largest, 1.0)
+        unit = rows / largest
+        norm = np.sqrt((unit * unit).sum(axis=-1, keepdims=True))
+        scaled = unit * (radius * (1 - 1e-15) / np.where(norm > 0, norm, 1.0))
+        clipped: Array = np.where(norm > radius / largest, scaled, rows)
+    return clipped
+
+
+def real_numbers(values: npt.ArrayLike) -> Array:
+    """Private input as floats; what cannot be one is refused without being quoted."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf":
+            raise InvalidParameter(f"a contribution must be an array of real numbers, got dtype {array.dtype}")
+        with np.errstate(all="ignore"):
+            return array.astype(float)
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, InvalidParameter):
+            raise
+        raise InvalidParameter("a contribution must be a rectangular array of real numbers") from None
+
+
+def grid_for(largest: float) -> float:
+    """2^-24 of the largest value, as a power of two: fine enough to cost nothing, coarse enough for 2^29 users to add up exactly."""
+    return 2.0 ** (math.ceil(math.log2(largest)) - 24)

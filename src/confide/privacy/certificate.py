@@ -6,12 +6,12 @@ The epsilon it states is the one the noise really gives, never the nominal one o
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from confide.errors import CertificateError
+from confide.errors import CertificateError, InvalidParameter
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import ApproxDP, GaussianDP, Loss, PureDP
 from confide.privacy.request import Trust
@@ -32,6 +32,7 @@ class Mechanism:
     scale: float | None
     parameters: Json = field(default_factory=dict)
     lattice: float | None = None
+    bound: Json | None = None  # what a contribution is clipped to: its sensitivity can be computed again
     query: str = ""
 
     def to_json(self) -> Json:
@@ -60,11 +61,12 @@ class Certificate:
     def load(cls, path: str | Path) -> "Certificate":
         """The certificate in a file, valid under the schema; `confide.audit.verify` checks its arithmetic."""
         try:
-            document = json.loads(Path(path).read_text(), parse_constant=_refuse_constant)
+            text = Path(path).read_text()
+            document = json.loads(text, parse_constant=_refuse, parse_float=_finite_float, object_pairs_hook=_unique)
         except OSError as error:
             raise CertificateError(f"cannot read {path}: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
-            raise CertificateError(f"{path} is not JSON: {error}") from None
+            raise CertificateError(f"{path} is not the JSON of a certificate: {error}") from None
         check_schema(document)
         return cls(document)
 
@@ -75,6 +77,10 @@ def certify(
     """The certificate of a guarantee; `assumptions` come on top of the ones that every guarantee of its kind has."""
     import confide
 
+    if guarantee.times > 1:
+        raise InvalidParameter(
+            "a certificate states the promise for one participation: certify that guarantee, and say the rest in words"
+        )
     request = guarantee.request
     document: Json = {
         "format": FORMAT,
@@ -90,26 +96,31 @@ def certify(
             "source": guarantee.source,
             "loss": loss_to_json(guarantee.loss),
         },
-        "request": {"kind": type(request).__name__, "epsilon": _finite(request.epsilon), "delta": request.delta},
+        "request": {
+            "kind": type(request).__name__,
+            "epsilon": _finite(request.epsilon),
+            "delta": request.delta,
+            "relation": str(request.relation),
+        },
         "mechanisms": [mechanism.to_json() for mechanism in mechanisms],
-        "assumptions": [*standing_assumptions(guarantee), *assumptions],
+        "assumptions": [*standing_assumptions(guarantee.trust, guarantee.source), *assumptions],
     }
     check_schema(document)
     return Certificate(document)
 
 
-def standing_assumptions(guarantee: Guarantee) -> list[str]:
+def standing_assumptions(trust: Trust, source: str) -> list[str]:
     """What every promise of this kind rests on, in words."""
-    if guarantee.trust is Trust.NONE:
+    if trust is Trust.NONE:
         return ["No noise was added: nobody is protected."]
     said = ["Each person is one user; somebody who takes part k times has k times the loss of one record (mu or epsilon)."]
-    if guarantee.trust is not Trust.LOCAL:
+    if trust is not Trust.LOCAL:
         said.append("The curator who holds the raw data, and the saved state, is trusted.")
-    if guarantee.trust is Trust.JOINT:
+    if trust is Trust.JOINT:
         said.append(
             "The promise is about what all other users together see; a user's own actions may depend on that user's data."
         )
-    if guarantee.source == "fast":
+    if source == "fast":
         said.append("Fast noise: the seed is secret and floating point is treated as real numbers. Meant for simulation.")
     return said
 
@@ -128,6 +139,15 @@ def schema() -> Json:
     """The published JSON Schema of certificates."""
     loaded: Json = json.loads(Path(__file__).with_name("certificate.schema.json").read_text())
     return loaded
+
+
+def describe(bound: Any) -> Json | None:
+    """A bound by name and parameters, if it is a dataclass of plain numbers."""
+    if not is_dataclass(bound) or isinstance(bound, type):
+        return None
+    values = {item.name: getattr(bound, item.name) for item in fields(bound)}
+    plain = all(isinstance(value, bool | int | float) for value in values.values())
+    return {"name": type(bound).__name__, **values} if plain else None
 
 
 def loss_to_json(loss: Loss) -> Json:
@@ -154,5 +174,17 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not allowed in a certificate")
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is not allowed")
+
+
+def _finite_float(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse(text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Json:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a key appears twice")
+    return made

@@ -5,9 +5,15 @@ from dataclasses import dataclass, replace
 
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.privacy.loss import NO_PRIVACY, ApproxDP, Loss
-from confide.privacy.request import NoPrivacy, Relation, Request, Trust
+from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Relation, Request, Trust
 
 SLACK = 1e-9  # relative: what rounding in the accounting may add up to
+_SERVES = {  # which ways of keeping data serve which request; a central guarantee becomes joint by the billboard lemma
+    NoPrivacy: {Trust.NONE},
+    LocalDP: {Trust.LOCAL},
+    CentralDP: {Trust.CENTRAL, Trust.LOCAL},
+    JointDP: {Trust.CENTRAL, Trust.JOINT, Trust.LOCAL},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,10 @@ class Guarantee:
     times: int = 1  # for a person who took part so many times
 
     def __post_init__(self) -> None:
+        if self.trust not in _SERVES[type(self.request)]:
+            raise PromiseBroken(f"{type(self.request).__name__} was asked for, which {self.trust.value} trust does not give")
+        if self.users < 1:
+            raise InvalidParameter(f"users must be at least 1, got users={self.users}")
         if self.times == 1 and self.epsilon > self.request.epsilon * (1 + SLACK):
             raise PromiseBroken(
                 f"this noise gives epsilon={self.epsilon:.6g} at delta={self.delta:g}, "
@@ -45,12 +55,12 @@ class Guarantee:
 
     @property
     def relation(self) -> Relation:
-        return self.request.relation
+        return Relation(self.request.relation)
 
     def participations(self, k: int) -> "Guarantee":
         """What the promise means for a person who came k times (a group of k records, whatever they have in common)."""
-        if k < 1:
-            raise InvalidParameter(f"k must be at least 1, got k={k}")
+        if not isinstance(k, int) or k < 1:
+            raise InvalidParameter(f"k must be a whole number, at least 1, got k={k}")
         return replace(self, loss=self.loss.group(k), times=self.times * k)
 
     def __str__(self) -> str:
@@ -74,4 +84,7 @@ def billboard(guarantee: Guarantee) -> Guarantee:
     published and of that user's own data, then the actions of all OTHER users are private for every user, with the same
     loss. A local guarantee is stronger already; no guarantee stays none.
     """
-    return replace(guarantee, trust=Trust.JOINT) if guarantee.trust is Trust.CENTRAL else guarantee
+    if guarantee.trust is not Trust.CENTRAL:
+        return guarantee
+    asked = guarantee.request
+    return replace(guarantee, trust=Trust.JOINT, request=JointDP(asked.epsilon, asked.delta, asked.relation))

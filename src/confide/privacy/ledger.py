@@ -114,7 +114,8 @@ class Account:
     def left(self) -> str:
         """`remaining` in words."""
         left, word = self.remaining, "or" if self.caps is None else "and"
-        return f"mu={left.mu:.6g} for Gaussian noise {word} (epsilon={left.epsilon:.6g}, delta={left.delta:.6g}) for other noise"
+        divided = "" if self.caps is None else " (divided for good by the first Gaussian spend)"
+        return f"mu={left.mu:.6g} for Gaussian noise {word} (epsilon={left.epsilon:.6g}, delta={left.delta:.6g}) for other noise{divided}"
 
     def _caps_for(self, gaussian: bool) -> Amount:
         """The caps for the next spend: those set already, those that a Gaussian one would set, or the whole total."""

@@ -67,8 +67,9 @@ class ApproxDP:
 
     def group(self, k: int) -> "ApproxDP":
         """The loss for k records together: a chain of k neighbours, delta growing by e^epsilon at each."""
-        exponents = (min(i * self.epsilon, 700.0) for i in range(k))
-        return ApproxDP(k * self.epsilon, min(1.0, self.delta * sum(math.exp(x) for x in exponents)) if self.delta else 0.0)
+        if self.delta == 0 or (k - 1) * self.epsilon > 700:
+            return ApproxDP(k * self.epsilon, 0.0 if self.delta == 0 else 1.0)
+        return ApproxDP(k * self.epsilon, min(1.0, self.delta * math.fsum(math.exp(i * self.epsilon) for i in range(k))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,33 +105,37 @@ def loss_for(request: Request) -> GaussianDP | PureDP:
 def compose(losses: Iterable[Loss], *, delta: float = 0.0) -> Loss:
     """What all mechanisms reveal together, also when each was chosen after seeing the others' answers (losses fixed in advance).
 
-    Gaussian losses stay Gaussian (root of the sum of squares) and pure ones pure (sum). Anything mixed, or approximate, becomes
-    the (epsilon, delta) that `dp-accounting`'s privacy loss distributions give at the `delta` asked for.
+    Gaussian losses stay Gaussian (root of the sum of squares), and pure ones pure (sum) at delta = 0. Everything else becomes the
+    (epsilon, delta) that `dp-accounting`'s privacy loss distributions give at the `delta` asked for; infinite where delta is too small.
     """
     parts = list(losses)
     gaussian = [loss for loss in parts if isinstance(loss, GaussianDP)]
     pure = [loss for loss in parts if isinstance(loss, PureDP)]
     if len(gaussian) == len(parts):
         return GaussianDP(math.hypot(*(loss.mu for loss in gaussian)))
-    if len(pure) == len(parts):
-        return PureDP(math.fsum(loss.epsilon for loss in pure))
     if len(parts) == 1:
         return parts[0]
+    if len(pure) == len(parts) and delta == 0:
+        return PureDP(math.fsum(loss.epsilon for loss in pure))
     return ApproxDP(_pld_epsilon(parts, delta), delta)
 
 
 def _pld_epsilon(parts: list[Loss], delta: float) -> float:
+    """By privacy loss distributions where their numbers are tame, else by plain addition, with half of delta for the Gaussian part."""
+    mu = math.hypot(*(loss.mu for loss in parts if isinstance(loss, GaussianDP)))
+    others = [loss for loss in parts if not isinstance(loss, GaussianDP)]
+    epsilon = math.fsum(loss.epsilon for loss in others)
+    failing = math.fsum(loss.delta_at(loss.epsilon) for loss in others)
+    if failing > delta:
+        return math.inf
+    added = epsilon + gaussian_epsilon(mu, (delta - failing) / 2)
+    if not (mu == 0 or 1e-6 < mu < 50) or epsilon > 50 or delta < 1e-12:
+        return added
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    total = pld.identity()
-    mu = math.hypot(*(loss.mu for loss in parts if isinstance(loss, GaussianDP)))
-    if mu == math.inf or any(not isinstance(loss, GaussianDP) and loss.epsilon == math.inf for loss in parts):
-        return math.inf
-    if mu > 0:
-        total = total.compose(pld.from_gaussian_mechanism(1 / mu))
-    for loss in parts:
-        if not isinstance(loss, GaussianDP):
-            parameters = common.DifferentialPrivacyParameters(loss.epsilon, loss.delta_at(loss.epsilon))
-            total = total.compose(pld.from_privacy_parameters(parameters))
-    return float(total.get_epsilon_for_delta(delta))
+    total = pld.from_gaussian_mechanism(1 / mu) if mu > 0 else pld.identity()
+    for loss in others:
+        parameters = common.DifferentialPrivacyParameters(loss.epsilon, loss.delta_at(loss.epsilon))
+        total = total.compose(pld.from_privacy_parameters(parameters))
+    return min(added, float(total.get_epsilon_for_delta(delta - 1e-15)))  # its Fourier transforms are good to about 1e-16

@@ -28,7 +28,7 @@ class Trust(enum.StrEnum):
 class _Request:
     epsilon: float
     delta: float = 0.0
-    relation: Relation = Relation.REPLACE
+    relation: Relation | str = Relation.REPLACE
 
     trust: ClassVar[Trust]
 
@@ -40,7 +40,8 @@ class _Request:
         object.__setattr__(self, "relation", parse_relation(self.relation))
 
     def __str__(self) -> str:
-        return f"{type(self).__name__}(epsilon={self.epsilon:g}, delta={self.delta:g})"
+        relation = "" if self.relation is Relation.REPLACE else f", relation={self.relation}"
+        return f"{type(self).__name__}(epsilon={self.epsilon:g}, delta={self.delta:g}{relation})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The seam: bounded contributions in, public statistics out."""
 
-from confide.privatizers.central import CentralPrivatizer, Privatizer, best_counter, worst_std
+from confide.privatizers.central import CentralPrivatizer, Privatizer, best_counter, release_once, worst_std
 from confide.privatizers.schedule import Schedule, custom, every, every_episode, geometric
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "every",
     "every_episode",
     "geometric",
+    "release_once",
     "worst_std",
 ]

@@ -1,12 +1,13 @@
 """The seam under central and joint privacy: bounded contributions in, public prefix sums out, at public times."""
 
 import math
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from confide.errors import InvalidParameter, StateError, StreamExhausted
+from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
 from confide.mechanisms.counters import Buffered, Counter, Exact, Factorisation, HonakerTree, Toeplitz
 from confide.mechanisms.sources import NoiseSource
 from confide.mechanisms.state import StateFile, pack, unpack
@@ -44,16 +45,17 @@ class CentralPrivatizer:
         privacy: Request,
         noise: NoiseSource,
         counter: Factorisation | None = None,
-        store: StateFile | None = None,
+        store: StateFile | str | Path | None = None,
     ) -> None:
-        factorisation = counter or best_counter(schedule.leaves, privacy, discrete=noise.discrete)
+        factorisation = counter or best_counter(schedule.leaves, privacy, discrete=noise.discrete, users=schedule.users)
         if factorisation.leaves != schedule.leaves:
             raise InvalidParameter(f"the counter is made for {factorisation.leaves} leaves, the schedule has {schedule.leaves}")
-        self.schedule, self._store = schedule, store
+        self.schedule, self._store = schedule, StateFile(store) if isinstance(store, str | Path) else store
         self._counter = Counter(bound, factorisation, loss=loss_for(privacy), request=privacy, users=schedule.users, noise=noise)
         self._leaf: Array = np.zeros(bound.size)  # the batch since the last release
         self._users = 0
         self._durable = 0  # the generation that is safe to show
+        self._restored = False
 
     @property
     def guarantee(self) -> Guarantee:
@@ -64,6 +66,9 @@ class CentralPrivatizer:
         """How many users were absorbed."""
         return self._users
 
+    def __repr__(self) -> str:
+        return f"CentralPrivatizer({self.mechanism().name}, {self.schedule.leaves} releases, {self.users} users so far, {self.guarantee})"
+
     def mechanism(self) -> Mechanism:
         return self._counter.mechanism()
 
@@ -73,6 +78,9 @@ class CentralPrivatizer:
     def absorb(self, contribution: Bounded) -> None:
         if contribution.bound is not self._counter.bound and contribution.bound != self._counter.bound:
             raise InvalidParameter("the contribution was clipped by another bound than the privatizer's")
+        self._check_durable()
+        if self._store and not self._restored and self._users == 0 and self._store.generation() > 0:
+            raise StateError(f"the store holds generation {self._store.generation()}: restore it, or use another store")
         if self._users == self.schedule.users:
             raise StreamExhausted(f"the guarantee covers {self.schedule.users} users, and all were absorbed")
         edge = self.schedule.times[self._counter.generation]
@@ -86,8 +94,7 @@ class CentralPrivatizer:
 
     def release(self) -> Released:
         """The statistics as of the last release time. Asking again gives the same answer."""
-        if self._durable != self._counter.generation:
-            raise StateError("the last draw of noise could not be stored, so its release must not leave; restore from the store")
+        self._check_durable()
         return self._counter.release()
 
     def save(self) -> bytes:
@@ -96,31 +103,51 @@ class CentralPrivatizer:
         arrays: dict[str, npt.NDArray[Any]] = {"leaf": self._leaf, "counter": inner}
         return pack("privatizer", self._counter.generation, {"users": self._users, "schedule": repr(self.schedule)}, arrays)
 
-    def resume(self, data: bytes, *, released: int = 0) -> None:
-        """Take over a saved state, into a privatizer made with the same arguments; see `Counter.resume`."""
+    def restore(self, data: bytes, *, released: int | None = None) -> None:
+        """Take over a saved state, into a privatizer made with the same arguments; see `Counter.restore`. A store knows `released`."""
+        if released is None and self._store is None:
+            raise InvalidParameter("without a store, restore needs released=: the newest generation that may have left")
         if self._users:
-            raise StateError("this privatizer has already absorbed data: resume a new one")
-        state = unpack(data, "privatizer", released=max(released, self._store.generation() if self._store else 0))
+            raise StateError("this privatizer has already absorbed data: restore into a new one")
+        state = unpack(data, "privatizer", released=max(released or 0, self._store.generation() if self._store else 0))
         if state.facts["schedule"] != repr(self.schedule):
             raise StateError("the state belongs to a privatizer with another schedule")
-        self._counter.resume(state.arrays["counter"].tobytes(), released=state.generation)
+        self._counter.restore(state.arrays["counter"].tobytes(), released=state.generation)
         self._leaf, self._users, self._durable = state.arrays["leaf"], state.facts["users"], state.generation
+        self._restored = True
+
+    def __reduce__(self) -> NoReturn:
+        raise PrivacyError(
+            "a privatizer cannot be copied or pickled: two copies would noise the same sums twice; use save and restore"
+        )
+
+    def _check_durable(self) -> None:
+        if self._durable != self._counter.generation:
+            raise StateError("the last draw of noise could not be stored, so its release must not leave: restore from the store")
 
     def _close(self) -> None:
         self._counter.absorb(Bounded(self._leaf, self._counter.bound, self._users - self._counter.users_seen))
         self._leaf = np.zeros_like(self._leaf)
         if self._store:
-            self._store.write(self.save(), self._counter.generation)
+            self._store.write(self.save())
         self._durable = self._counter.generation
 
 
-def best_counter(leaves: int, privacy: Request, *, discrete: bool) -> Factorisation:
+def release_once(total: Bounded, *, privacy: Request, noise: NoiseSource) -> Released:
+    """The plain mechanism: one sum over users, noised once. Gaussian noise for delta > 0 (GOE on matrices in `svec`), else Laplace."""
+    counter = Counter(total.bound, Exact(1), loss=loss_for(privacy), request=privacy, users=max(total.users, 1), noise=noise)
+    counter.absorb(total)
+    return counter.release()
+
+
+def best_counter(leaves: int, privacy: Request, *, discrete: bool, users: int) -> Factorisation:
     """The factorisation with the least noise at its worst release, for this kind of noise."""
     if leaves == 1 or isinstance(privacy, NoPrivacy):
         return Exact(leaves)
     candidates: list[Factorisation] = [HonakerTree(leaves)]
     if leaves <= _FEW_LEAVES:
-        candidates.append(Toeplitz(leaves, bits=16 if discrete else None))
+        bits = max(8, min(16, 35 - users.bit_length()))  # whole coefficients, as fine as sums of so many users leave room for
+        candidates.append(Toeplitz(leaves, bits=bits if discrete else None))
     elif not discrete:
         candidates.append(Buffered(leaves))
     order = 2 if privacy.delta > 0 else 1
@@ -128,8 +155,8 @@ def best_counter(leaves: int, privacy: Request, *, discrete: bool) -> Factorisat
 
 
 def worst_std(factorisation: Factorisation, order: int = 2) -> float:
-    """max_t of the noise, per unit of sensitivity over loss; t over the candidates for the worst of a tree and the last one."""
+    """max_t of the noise, per unit of sensitivity over loss: all t of a short stream, of a long one those that are worst for a tree."""
     n = factorisation.leaves
-    full = [(n >> k << k) - 1 for k in range(n.bit_length())]  # n with its low bits taken off, minus one: many ones
-    times = [t for t in {n, *full} if t >= 1]
+    many_ones = [(n >> k << k) - 1 for k in range(n.bit_length())]  # n with its low bits taken off, minus one
+    times = range(1, n + 1) if n <= _FEW_LEAVES else [t for t in {n, *many_ones} if t >= 1]
     return factorisation.column_norm(order) * math.sqrt(max(factorisation.row_norm(t) ** 2 for t in times))

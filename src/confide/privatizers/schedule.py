@@ -20,7 +20,11 @@ class Schedule:
     def __post_init__(self) -> None:
         if len(self.times) == 0 or self.times[0] < 1:
             raise InvalidParameter("a schedule needs at least one release, after at least one user")
+        if isinstance(self.times, range) and self.times.step < 1:
+            raise InvalidParameter("release times must increase")
         if not isinstance(self.times, range):
+            if any(time != int(time) for time in self.times):
+                raise InvalidParameter("release times must be whole numbers of users")
             object.__setattr__(self, "times", tuple(int(time) for time in self.times))
             for early, late in pairwise(self.times):
                 if late <= early:

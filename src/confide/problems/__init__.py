@@ -1,9 +1,75 @@
-"""Worlds whose optimal values are known exactly."""
+"""Worlds whose optimal values are known exactly, and others to play in. Each is imported when it is first asked for."""
 
-from confide.problems.linear_mdp import LinearMDP
-from confide.problems.linear_mixture import LinearMixtureMDP
-from confide.problems.lq import LQSystem
-from confide.problems.tabular import TabularMDP
-from confide.problems.zoo.mixtures import lock, rand
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["LQSystem", "LinearMDP", "LinearMixtureMDP", "TabularMDP", "lock", "rand"]
+if TYPE_CHECKING:
+    from confide.problems.catalogue import PROBLEMS, make
+    from confide.problems.files import Problem, load_problem, save_problem
+    from confide.problems.gym import GymProblem, from_gymnasium, reward_map, to_gymnasium
+    from confide.problems.linear_mdp import LinearMDP
+    from confide.problems.linear_mixture import LinearMixtureMDP
+    from confide.problems.lq import LQSystem
+    from confide.problems.tabular import TabularMDP
+    from confide.problems.zoo.control import glucose, oscillator, thermal
+    from confide.problems.zoo.icu_sepsis import icu_sepsis, icu_sepsis_centres, icu_sepsis_expert
+    from confide.problems.zoo.linear import latent, one_hot
+    from confide.problems.zoo.mixtures import liao_hard, lock, rand
+    from confide.problems.zoo.tables import chain, chain_values, deep_sea, riverswim
+
+__all__ = [
+    "PROBLEMS",
+    "GymProblem",
+    "LQSystem",
+    "LinearMDP",
+    "LinearMixtureMDP",
+    "Problem",
+    "TabularMDP",
+    "chain",
+    "chain_values",
+    "deep_sea",
+    "from_gymnasium",
+    "glucose",
+    "icu_sepsis",
+    "icu_sepsis_centres",
+    "icu_sepsis_expert",
+    "latent",
+    "liao_hard",
+    "load_problem",
+    "lock",
+    "make",
+    "one_hot",
+    "oscillator",
+    "rand",
+    "reward_map",
+    "riverswim",
+    "save_problem",
+    "thermal",
+    "to_gymnasium",
+]
+
+_HOMES = {
+    "catalogue": ("PROBLEMS", "make"),
+    "files": ("Problem", "load_problem", "save_problem"),
+    "gym": ("GymProblem", "from_gymnasium", "reward_map", "to_gymnasium"),
+    "linear_mdp": ("LinearMDP",),
+    "linear_mixture": ("LinearMixtureMDP",),
+    "lq": ("LQSystem",),
+    "tabular": ("TabularMDP",),
+    "zoo.control": ("glucose", "oscillator", "thermal"),
+    "zoo.icu_sepsis": ("icu_sepsis", "icu_sepsis_centres", "icu_sepsis_expert"),
+    "zoo.linear": ("latent", "one_hot"),
+    "zoo.mixtures": ("liao_hard", "lock", "rand"),
+    "zoo.tables": ("chain", "chain_values", "deep_sea", "riverswim"),
+}
+_LAZY = {name: f"confide.problems.{module}" for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'confide.problems' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

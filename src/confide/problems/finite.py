@@ -10,6 +10,7 @@ from confide.errors import InvalidParameter
 from confide.planners.backward_induction import optimal, policy_values
 from confide.policy import FinitePolicy, Policy, StochasticPolicy, TabularPolicy, uniform_policy
 from confide.problems import _kernels
+from confide.problems.transitions import normalised
 from confide.trajectory import Trajectories, TransitionCounts
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class FiniteProblem:
     def count(self, policy: Policy, users: int, rng: np.random.Generator) -> TransitionCounts:
         """The transition counts of `users` episodes, drawn directly by multinomials: exact in law, at a cost free of `users`."""
         truth, H = self.truth, self.horizon
-        weights = self._fitting(policy).probabilities()
+        weights = normalised(self._fitting(policy).probabilities())  # multinomials are stricter than policies
         visits = rng.multinomial(users, truth.start)
         parts: list[tuple[npt.NDArray[np.int64], ...]] = []
         for h in range(H):
@@ -109,7 +110,12 @@ class FiniteProblem:
         return TransitionCounts(step, state, action, next_state, reward.astype(float), count, users, H)
 
     def _move(
-        self, h: int, states: npt.NDArray[np.int64], actions: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], rng: np.random.Generator
+        self,
+        h: int,
+        states: npt.NDArray[np.int64],
+        actions: npt.NDArray[np.int64],
+        counts: npt.NDArray[np.int64],
+        rng: np.random.Generator,
     ) -> tuple[npt.NDArray[np.int64], ...]:
         """Rows (step, state, action, next_state, reward, count) of one step, for counts of (state, action)."""
         truth, P = self.truth, self.truth.transitions
@@ -121,14 +127,15 @@ class FiniteProblem:
             keep = counts > 0
             states, actions, counts, rewards = states[keep], actions[keep], counts[keep], rewards[keep]
         rows = (min(h, P.layers - 1) * P.states + states) * P.actions + actions
-        dense = np.zeros((len(rows), P.states))
         lengths = P.indptr[rows + 1] - P.indptr[rows]
-        owner = np.repeat(np.arange(len(rows)), lengths)
-        entries = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(P.indptr[rows], lengths)
-        dense[owner, P.successors[entries]] = P.probabilities[entries]
-        moved = rng.multinomial(counts, dense)
-        row, arrived = np.nonzero(moved)
-        return np.full(len(row), h), states[row], actions[row], arrived, rewards[row], moved[row, arrived]
+        width = int(lengths.max(initial=1))
+        # successors stand at the right end of each row: the last one takes what rounding leaves, never a state that cannot follow
+        entry = P.indptr[rows + 1][:, None] + np.arange(-width, 0)
+        valid = np.arange(width) >= width - lengths[:, None]
+        moved = rng.multinomial(counts, np.where(valid, P.probabilities[np.where(valid, entry, 0)], 0.0))
+        row, column = np.nonzero(moved)
+        arrived = P.successors[entry[row, column]].astype(np.int64)
+        return np.full(len(row), h), states[row], actions[row], arrived, rewards[row], moved[row, column]
 
     def _fitting(self, policy: Policy) -> FinitePolicy:
         if not isinstance(policy, TabularPolicy | StochasticPolicy):

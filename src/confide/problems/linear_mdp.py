@@ -49,16 +49,20 @@ class LinearMDP(FiniteProblem):
         phi, mu = np.ascontiguousarray(self.features, dtype=float), np.asarray(self.measures, dtype=float)
         theta = np.asarray(self.reward_weights, dtype=float)
         if phi.ndim != 3 or mu.ndim != 3 or mu.shape[1:] != (phi.shape[2], phi.shape[0]):
-            raise InvalidParameter(
-                f"features must have shape (states, actions, dimension) and measures (horizon, dimension, states), got {phi.shape} and {mu.shape}"
-            )
+            shapes = "features must have shape (states, actions, dimension) and measures (horizon, dimension, states)"
+            raise InvalidParameter(f"{shapes}, got {phi.shape} and {mu.shape}")
         if theta.shape != mu.shape[:2]:
             raise InvalidParameter(f"reward_weights must have shape {mu.shape[:2]}, got {theta.shape}")
         norms = np.linalg.norm(phi, axis=2)
         if not (np.isfinite(phi).all() and (norms <= 1 + 1e-9).all()):
             s, a = np.argwhere(~(norms <= 1 + 1e-9))[0]
             raise InvalidParameter(f"features[s={s}, a={a}] must be finite and of norm at most 1")
-        for key, value in (("features", phi), ("measures", mu), ("reward_weights", theta), ("start", check_start(self.start, len(phi)))):
+        for key, value in (
+            ("features", phi),
+            ("measures", mu),
+            ("reward_weights", theta),
+            ("start", check_start(self.start, len(phi))),
+        ):
             object.__setattr__(self, key, value)
         _ = self.truth  # checks that the products are probabilities and rewards
 
@@ -66,7 +70,7 @@ class LinearMDP(FiniteProblem):
     def truth(self) -> TabularMDP:  # type: ignore[override]
         P = np.einsum("sai,hit->hsat", self.features, self.measures)
         r = np.einsum("sai,hi->hsa", self.features, self.reward_weights)
-        P[np.abs(P) < 1e-15] = 0.0
+        P[np.abs(P) < 1e-15] = r[np.abs(r) < 1e-15] = 0.0  # what cancels leaves rounding
         return TabularMDP(P, r, self.start, stochastic_rewards=self.stochastic_rewards, name=self.name)
 
     @property

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.problems.finite import FiniteProblem
-from confide.problems.tabular import TabularMDP, check_rewards, check_start
-from confide.problems.transitions import check_probabilities, sparse_transitions
+from confide.problems.tabular import TabularMDP
+from confide.problems.transitions import check_probabilities, normalised
 
 Array = npt.NDArray[np.float64]
 
@@ -41,8 +41,8 @@ class LinearMixturePublic:
 class LinearMixtureMDP(FiniteProblem):
     """P_h(s' | s, a) = sum_i weights[h, i] kernels[i, s, a, s'], with weights on the simplex.
 
-    Without `reward_features` the mean rewards are known and deterministic. With reward_features [s, a, j] (of norm at most 1) the rewards are
-    unknown and stochastic: 1 with probability rewards[h, s, a], which must lie in the features' span.
+    Without `reward_features` the mean rewards are known and deterministic. With reward_features [s, a, j] (of norm at most 1) the rewards
+    are unknown and stochastic: 1 with probability rewards[h, s, a], which must lie in the features' span.
     """
 
     kernels: Array = field(repr=False)
@@ -61,17 +61,17 @@ class LinearMixtureMDP(FiniteProblem):
         check_probabilities(kernels, "kernels", "isa")
         check_probabilities(weights, "weights", "h")
         object.__setattr__(self, "kernels", kernels)
-        object.__setattr__(self, "weights", weights / weights.sum(axis=1, keepdims=True))
-        P = sparse_transitions(np.einsum("hi,isat->hsat", self.weights, kernels))
-        object.__setattr__(self, "rewards", check_rewards(self.rewards, P, len(weights)))
-        object.__setattr__(self, "start", check_start(self.start, P.states))
+        object.__setattr__(self, "weights", normalised(weights))
+        object.__setattr__(self, "rewards", self.truth.rewards)  # the table has checked them
+        object.__setattr__(self, "start", self.truth.start)
         if self.reward_features is not None:
             object.__setattr__(self, "reward_features", _check_features(self.reward_features, self.rewards))
 
     @cached_property
     def truth(self) -> TabularMDP:  # type: ignore[override]
         P = np.einsum("hi,isat->hsat", self.weights, self.kernels)
-        return TabularMDP(P, self.rewards, self.start, stochastic_rewards=self.reward_features is not None, name=self.name)
+        hidden = self.reward_features is not None
+        return TabularMDP(P, self.rewards, self.start, horizon=len(P), stochastic_rewards=hidden, name=self.name)
 
     @property
     def public(self) -> LinearMixturePublic:
@@ -88,7 +88,7 @@ def _check_features(features: npt.ArrayLike, rewards: Array) -> Array:
         s, a = np.argwhere(~(norms <= 1 + 1e-9))[0]
         raise InvalidParameter(f"reward_features[s={s}, a={a}] must be finite and of norm at most 1")
     flat, targets = phi.reshape(-1, phi.shape[2]), rewards.reshape(len(rewards), -1).T
-    residual = targets - flat @ np.linalg.lstsq(flat, targets, rcond=None)[0]
-    if np.abs(residual).max() > 1e-8:
-        raise InvalidParameter(f"rewards[h={np.abs(residual).max(axis=0).argmax()}] is not linear in reward_features")
+    residual = np.abs(targets - flat @ np.linalg.lstsq(flat, targets, rcond=None)[0]).max(axis=0)
+    if (residual > 1e-8).any():
+        raise InvalidParameter(f"rewards[h={np.argmax(residual > 1e-8)}] is not linear in reward_features")
     return phi

@@ -1,6 +1,6 @@
 """Linear quadratic control [Chowdhury21]."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -64,9 +64,8 @@ class LQSystem:
                 i, j = np.argwhere(~np.isfinite(matrices[key]))[0]
                 raise InvalidParameter(f"{key}[{i}, {j}] must be finite")
             object.__setattr__(self, key, matrices[key])
-        for key, least, word in (("Q", -1e-12, "semidefinite"), ("R", 1e-12, "definite")):
-            if not np.allclose(matrices[key], matrices[key].T) or np.linalg.eigvalsh(matrices[key])[0] < least:
-                raise InvalidParameter(f"{key} must be symmetric and positive {word}")
+        _check_form(matrices["Q"], "Q", -1e-12, "semidefinite")
+        _check_form(matrices["R"], "R", 1e-12, "definite")
         if self.horizon < 1:
             raise InvalidParameter(f"horizon must be at least 1, got horizon={self.horizon}")
         for key in ("noise_radius", "parameter_bound", "gain_bound"):
@@ -126,3 +125,17 @@ class LQSystem:
         if not isinstance(policy, LinearPolicy) or policy.gains.shape != expected:
             raise InvalidParameter(f"a linear system needs a LinearPolicy with gains of shape {expected}")
         return policy
+
+
+def _check_form(matrix: Array, name: str, least: float, word: str) -> None:
+    """Symmetric, and no eigenvalue below `least`. Leading blocks only lose as they grow: the first bad one names the row."""
+    unequal = ~np.isclose(matrix, matrix.T)
+    if unequal.any():
+        i, j = np.argwhere(unequal)[0]
+        raise InvalidParameter(
+            f"{name} must be symmetric, got {name}[{i}, {j}]={matrix[i, j]} and {name}[{j}, {i}]={matrix[j, i]}"
+        )
+    for k in range(1, len(matrix) + 1):
+        smallest = np.linalg.eigvalsh(matrix[:k, :k])[0]
+        if smallest < least:
+            raise InvalidParameter(f"{name} must be positive {word}, got the eigenvalue {smallest:.6g} from row {k - 1} on")

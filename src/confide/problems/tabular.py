@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.problems.finite import FiniteProblem
-from confide.problems.transitions import Transitions, check_probabilities, sparse_transitions
+from confide.problems.transitions import Transitions, check_probabilities, normalised, sparse_transitions
 
 Array = npt.NDArray[np.float64]
 
@@ -48,10 +48,17 @@ class TabularMDP(FiniteProblem):
     ) -> None:
         P = transitions if isinstance(transitions, Transitions) else sparse_transitions(transitions)
         r = check_rewards(rewards, P, horizon)
-        start_ = check_start(start, P.states)
         if stochastic_rewards and (r > 1).any():
-            raise InvalidParameter("stochastic rewards are probabilities: their means must be at most 1")
-        for key, value in (("transitions", P), ("rewards", r), ("start", start_), ("stochastic_rewards", stochastic_rewards), ("name", name)):
+            h, s, a = np.argwhere(r > 1)[0]
+            raise InvalidParameter(f"rewards[h={h}, s={s}, a={a}] must be at most 1: stochastic rewards are probabilities")
+        fields = {
+            "transitions": P,
+            "rewards": r,
+            "start": check_start(start, P.states),
+            "stochastic_rewards": stochastic_rewards,
+            "name": name,
+        }
+        for key, value in fields.items():
             object.__setattr__(self, key, value)
 
     @property
@@ -77,7 +84,9 @@ def check_rewards(rewards: npt.ArrayLike, P: Transitions, horizon: int | None, n
     if r.ndim == 2:
         r = np.repeat(r[None], steps, axis=0)
     if r.shape != (steps, P.states, P.actions) or (P.layers > 1 and P.layers != steps):
-        raise InvalidParameter(f"{name} must have shape ({steps}, {P.states}, {P.actions}) to fit the transitions, got {np.shape(rewards)}")
+        raise InvalidParameter(
+            f"{name} must have shape ({steps}, {P.states}, {P.actions}) to fit the transitions, got {np.shape(rewards)}"
+        )
     wrong = ~np.isfinite(r) | (r < 0)
     if wrong.any():
         h, s, a = np.argwhere(wrong)[0]
@@ -90,5 +99,4 @@ def check_start(start: npt.ArrayLike, states: int) -> Array:
     if where.shape != (states,):
         raise InvalidParameter(f"start must have shape ({states},), got {where.shape}")
     check_probabilities(where[None], "start", "")
-    normalised: Array = where / where.sum()
-    return normalised
+    return normalised(where)

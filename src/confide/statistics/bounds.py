@@ -7,7 +7,7 @@ import numpy as np
 
 from confide.errors import InvalidParameter
 from confide.mechanisms.symmetric import smat, svec, svec_size
-from confide.privacy.bounded import Array, Bounded, clip_rows
+from confide.privacy.bounded import Array, Bounded, clip_rows, grid_for, real_numbers
 from confide.privacy.request import Relation
 
 
@@ -25,7 +25,8 @@ class RegressionRows:
         sqrt(2) (L^2 + kappa^2 Y^2 / 2) if kappa^2 Y^2 <= 2 L^2, else 2 kappa L Y. If nonnegative, t y y' >= 0: largest at t = 0.
     null: f' = 0 gives sqrt(L^4 + kappa^2 L^2 Y^2).
     The steps are separate coordinates: a factor sqrt(steps). In L1, ||svec(X X^T)||_1 <= L^2 (1 + (d - 1)/sqrt(2)) and
-    ||X y||_1 <= sqrt(d) L Y for each of the two neighbours, times `steps`.
+    ||X y||_1 <= sqrt(d) L Y for each of the two neighbours, times `steps`. Rounding each row to the grid moves each coordinate of either
+    neighbour by half a grid step at most, which is added.
     """
 
     steps: int
@@ -40,7 +41,7 @@ class RegressionRows:
             if getattr(self, name) < 1:
                 raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(self, name)}")
         for name in ("row_norm", "target", "balance"):
-            if not 1e-100 < getattr(self, name) < 1e100:
+            if not 1e-50 < getattr(self, name) < 1e50:
                 raise InvalidParameter(f"{name} must be positive and finite, got {name}={getattr(self, name)}")
 
     @property
@@ -51,6 +52,10 @@ class RegressionRows:
     def largest(self) -> float:
         return self.row_norm * max(self.row_norm, self.balance * self.target)
 
+    @property
+    def grid(self) -> float:
+        return grid_for(self.largest)
+
     def sensitivity(self, relation: Relation) -> float:
         L, KY = self.row_norm, self.balance * self.target
         if relation is Relation.NULL:
@@ -59,23 +64,23 @@ class RegressionRows:
             step = math.sqrt(2) * L * math.hypot(L, KY)
         else:
             step = math.sqrt(2) * (L**2 + KY**2 / 2) if KY**2 <= 2 * L**2 else 2 * L * KY
-        return math.sqrt(self.steps) * step
+        return math.sqrt(self.steps) * step + math.sqrt(self.size) * self.grid
 
     def l1_sensitivity(self, relation: Relation) -> float:
         L, d = self.row_norm, self.dimension
         step = L**2 * (1 + (d - 1) / math.sqrt(2)) + math.sqrt(d) * L * self.balance * self.target
-        return self.steps * step * (2 if relation is Relation.REPLACE else 1)
+        return self.steps * step * (2 if relation is Relation.REPLACE else 1) + self.size * self.grid
 
     def contribution(self, rows: Array, targets: Array) -> Bounded:
         """rows [users, h, d] and targets [users, h] of one or more users, clipped user by user and step by step, then added up."""
-        users = len(rows)
-        if np.shape(rows) != (users, self.steps, self.dimension) or np.shape(targets) != (users, self.steps):
+        X, y = real_numbers(rows), real_numbers(targets)
+        if X.ndim != 3 or X.shape[1:] != (self.steps, self.dimension) or y.shape != X.shape[:2]:
             expected = f"(users, {self.steps}, {self.dimension}) and (users, {self.steps})"
-            raise InvalidParameter(f"rows and targets must have shapes {expected}, got {np.shape(rows)} and {np.shape(targets)}")
-        X, y = self._clip(np.asarray(rows, dtype=float), np.asarray(targets, dtype=float))
-        gram = np.einsum("uhi,uhj->hij", X, X)
-        response = self.balance * np.einsum("uhi,uh->hi", X, y)
-        return Bounded(np.concatenate([svec(gram), response], axis=1).ravel(), self, users)
+            raise InvalidParameter(f"rows and targets must have shapes {expected}, got {X.shape} and {y.shape}")
+        X, y = self._clip(X, y)
+        stacked = np.concatenate([svec(X[..., :, None] * X[..., None, :]), self.balance * X * y[..., None]], axis=2)
+        steps = np.rint(stacked / self.grid).sum(axis=0)  # whole numbers: exact in any order
+        return Bounded((steps * self.grid).ravel(), self, len(X))
 
     def _clip(self, X: Array, y: Array) -> tuple[Array, Array]:
         finite = np.isfinite(y) & np.isfinite(X).all(axis=-1)

@@ -6,20 +6,20 @@ post-processing. A new counter is one file with a new `Factorisation`.
 """
 
 import json
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from confide.errors import InvalidParameter, StateError, StreamExhausted
+from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
 from confide.mechanisms.additive import AdditiveNoise, additive_noise
 from confide.mechanisms.sources import NoiseSource
 from confide.mechanisms.state import pack, unpack
 from confide.privacy.bounded import Array, Bound, Bounded, NoiseLevel, Released
-from confide.privacy.certificate import Mechanism
+from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee, no_guarantee
 from confide.privacy.loss import Loss
-from confide.privacy.request import NoPrivacy, Request, Trust
+from confide.privacy.request import NoPrivacy, Relation, Request, Trust
 
 Memory = dict[str, npt.NDArray[Any]]
 
@@ -68,17 +68,20 @@ class Counter:
     def __init__(
         self, bound: Bound, factorisation: Factorisation, *, loss: Loss, request: Request, users: int, noise: NoiseSource
     ) -> None:
-        if users < 1:
-            raise InvalidParameter(f"users must be at least 1, got users={users}")
+        if not 1 <= users < 2**53:
+            raise InvalidParameter(f"users must be at least 1 and below 2^53, got users={users}")
         self.bound, self.factorisation, self.users = bound, factorisation, users
         self.noise: AdditiveNoise = additive_noise(
-            bound, loss, request.relation, factorisation, discrete=noise.discrete, users=users
+            bound, loss, Relation(request.relation), factorisation, discrete=noise.discrete, users=users
         )
         if isinstance(request, NoPrivacy):
             self.guarantee = no_guarantee(users)
         else:
             self.guarantee = Guarantee(self.noise.loss(), request, Trust.CENTRAL, users, noise.name)
-        self._source, self._t, self._seen = noise, 0, 0
+        self._source, self._t, self._seen = noise.fork(), 0, 0
+        self._whole = (
+            True  # False between the first change of private memory and the last: an exception there must not be retried
+        )
         self._private = factorisation.private_memory(bound.size, np.float64 if self.noise.step is None else np.int64)
         self._public = factorisation.public_memory(bound.size)
         self._prefix: Array = np.zeros(bound.size)
@@ -94,6 +97,7 @@ class Counter:
 
     def absorb(self, contribution: Bounded) -> None:
         """One leaf: the sum of the contributions of the users between two releases. The noise is drawn here, once."""
+        self._check_whole()
         if contribution.bound is not self.bound and contribution.bound != self.bound:
             raise InvalidParameter("the contribution was clipped by another bound than the counter's")
         if self._t == self.factorisation.leaves:
@@ -102,14 +106,17 @@ class Counter:
             raise StreamExhausted(
                 f"the guarantee covers {self.users} users; this leaf would make {self._seen + contribution.users}"
             )
+        self._whole = False
         rows = self.factorisation.encode(self._t + 1, self.noise.to_lattice(contribution.values), self._private)
         noisy = self.noise.add(rows, self._source)
         self._t += 1
         self._seen += contribution.users
         self._prefix = self.factorisation.decode(self._t, noisy, self._public)
+        self._whole = True
 
     def release(self) -> Released:
         """The sum of all absorbed leaves, after noise. Asking again gives the same answer."""
+        self._check_whole()
         return Released(
             self._prefix.copy(), NoiseLevel(self.noise_std(self._t), self.noise.distribution), self.guarantee, self._seen, self._t
         )
@@ -128,21 +135,23 @@ class Counter:
             scale=self.noise.scale,
             parameters={"leaves": self.factorisation.leaves, **self.factorisation.parameters()},
             lattice=self.noise.step,
+            bound=describe(self.bound),
         )
 
     def save(self) -> bytes:
         """PRIVATE: everything needed to go on, all past draws included."""
+        self._check_whole()
         arrays = {f"private.{k}": v for k, v in self._private.items()} | {f"public.{k}": v for k, v in self._public.items()}
         facts = {"made_for": self._made_for(), "seen": self._seen, "noise": self._source.state()}
         return pack("counter", self._t, facts, arrays | {"prefix": self._prefix})
 
-    def resume(self, data: bytes, *, released: int = 0) -> None:
+    def restore(self, data: bytes, *, released: int) -> None:
         """Take over a saved state: past draws are kept; future ones are the same for the fast source and fresh for the secure one.
 
-        `released` is the newest generation that may have left; an older state is refused.
+        `released` is the newest generation that may have left; an older state is refused. A state must go on in one place only.
         """
         if self._t:
-            raise StateError("this counter has already absorbed data: resume a new one")
+            raise StateError("this counter has already absorbed data: restore into a new one")
         state = unpack(data, "counter", released=released)
         if state.facts["made_for"] != self._made_for():
             raise StateError("the state belongs to a counter with another bound, factorisation, loss or number of users")
@@ -151,9 +160,18 @@ class Counter:
         self._prefix, self._t, self._seen = state.arrays["prefix"], state.generation, state.facts["seen"]
         self._source.restore(state.facts["noise"])
 
+    def __reduce__(self) -> NoReturn:
+        raise PrivacyError(
+            "a counter cannot be copied or pickled: two copies would noise the same sums twice; use save and restore"
+        )
+
+    def _check_whole(self) -> None:
+        if not self._whole:
+            raise StateError("an exception left this counter half-way through a leaf: restore the last saved state")
+
     def _made_for(self) -> str:
         """All that must agree between the counter that was saved and the one that goes on."""
-        public = self.mechanism().to_json() | {"bound": repr(self.bound), "users": self.users, "source": self._source.name}
+        public = self.mechanism().to_json() | {"users": self.users, "source": self._source.name}
         return json.dumps(public, sort_keys=True)
 
 

@@ -1,7 +1,10 @@
-"""Mixtures of known kernels: lock and rand."""
+"""Mixtures of known kernels: lock, rand and liao-hard."""
+
+import math
 
 import numpy as np
 
+from confide.errors import InvalidParameter
 from confide.problems.linear_mixture import LinearMixtureMDP
 
 
@@ -40,3 +43,33 @@ def rand(seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5,
     rewards = np.zeros((horizon, S, A))
     rewards[:, rng.choice(S, size=2, replace=False)] = 1.0
     return LinearMixtureMDP(kernels, weights, rewards, np.full(S, 1 / S), name="rand")
+
+
+def liao_hard(seed: int = 0, *, episodes: int = 10_000, dimension: int = 5, horizon: int = 6) -> LinearMixtureMDP:
+    """A chain whose exits to the goal differ by less than `episodes` users can tell: the experiment of LDP-UCRL-VTR [Liao21].
+
+    Action number a stands for its bits in {-1, 1}^(d-1). From chain state h it leads to the goal with probability 1/H + <m_h, a>, else to
+    the next chain state; entries of m_h are +-D, D = sqrt(1/(H K)) / (4 sqrt 2), with the signs of default_rng(seed).integers(2, size=(H,
+    d-1)). The goal (the last state) and the end of the chain absorb; reward 1 per step in the goal.
+
+    Departures: the paper's features carry signs, phi = +-(., a) with weights (1, m_h). The same transitions are mixtures of d probability
+    kernels whose exits are 1/H + <c_i, a>, for c_0 = -(1, ..., 1) / (H (d-1)) and c_j = e_j / H: the simplex of the c_i holds every m_h.
+    """
+    H, d, K = horizon, dimension, episodes
+    if d < 2 or H < 1 or H * (3 * d - 5) ** 2 > 32 * K:  # beyond that m_h leaves the simplex
+        limits = "dimension >= 2, horizon >= 1 and episodes >= horizon (3 dimension - 5)^2 / 32"
+        raise InvalidParameter(f"liao-hard needs {limits}, got dimension={d}, horizon={H}, episodes={K}")
+    bits = 2.0 * (np.arange(2 ** (d - 1))[:, None] >> np.arange(d - 1) & 1) - 1  # [a, j]
+    corners = np.vstack([np.full(d - 1, -1 / (H * (d - 1))), np.eye(d - 1) / H])  # c_i
+    S, A, goal = H + 2, len(bits), H + 1
+    kernels, exits = np.zeros((d, S, A, S)), 1 / H + corners @ bits.T  # exits [i, a]
+    for s in range(H):
+        kernels[:, s, :, goal], kernels[:, s, :, s + 1] = exits, 1 - exits
+    kernels[:, H, :, H] = kernels[:, goal, :, goal] = 1.0
+    signs = 2.0 * np.random.default_rng(seed).integers(2, size=(H, d - 1)) - 1
+    m = signs * math.sqrt(1 / (H * K)) / (4 * math.sqrt(2))
+    first = (1 - H * m.sum(axis=1, keepdims=True)) / 2  # the weight of c_0
+    weights = np.hstack([first, H * m + first / (d - 1)])
+    rewards = np.zeros((H, S, A))
+    rewards[:, goal] = 1.0
+    return LinearMixtureMDP(kernels, weights, rewards, np.eye(S)[0], name="liao-hard")

@@ -1,0 +1,68 @@
+"""Agents by name, for the command line: importable without importing any of them."""
+
+import difflib
+import importlib
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from confide.errors import ConfideError, InvalidParameter
+from confide.privacy.request import NoPrivacy, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where an agent lives, what it is, and which paper describes it."""
+
+    place: str  # package.module:Class
+    about: str
+    paper: str = ""
+    knows_truth: bool = False  # made from the problem itself: a yardstick, not a learner
+
+
+AGENTS = {
+    "uniform": Entry(
+        "confide.agents.reference:Uniform", "plays at random (in a linear system, does nothing): the lower end of the scale"
+    ),
+    "oracle": Entry("confide.agents.reference:Oracle", "plays the optimal policy: the upper end of the scale", knows_truth=True),
+    "no-data": Entry("confide.agents.reference:NoData", "plans as if all kernels had the same weight, and learns nothing"),
+}
+
+
+def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **options: Any) -> Any:
+    """The agent of that name, or of a class given as package.module:Class, for a problem.
+
+    Options that are None are left to the agent; privacy goes to agents that take it.
+    """
+    entry = AGENTS.get(name)
+    made = _load(entry.place if entry else name)
+    accepted = inspect.signature(made).parameters
+    given = {key: value for key, value in options.items() if value is not None}
+    unknown = [key for key in given if key not in accepted]
+    if unknown:
+        raise InvalidParameter(f"{name} takes no {unknown[0]}")
+    if "privacy" in accepted:
+        given["privacy"] = privacy
+    elif not isinstance(privacy, NoPrivacy):
+        raise InvalidParameter(f"{name} makes no promise, so it takes no epsilon")
+    return made(problem if entry and entry.knows_truth else problem.public, episodes=episodes, **given)
+
+
+def takes_privacy(name: str) -> bool:
+    """Whether an agent makes a promise at all."""
+    entry = AGENTS.get(name)
+    return "privacy" in inspect.signature(_load(entry.place if entry else name)).parameters
+
+
+def _load(place: str) -> Any:
+    module, colon, attribute = place.partition(":")
+    if not colon:
+        near = difflib.get_close_matches(place, AGENTS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(AGENTS)}, and package.module:Class"
+        raise InvalidParameter(f"there is no agent {place!r}{hint}")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ConfideError:
+        raise
+    except (ImportError, AttributeError) as error:
+        raise InvalidParameter(f"cannot import the agent {place}: {error}") from None

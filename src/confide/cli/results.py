@@ -1,0 +1,106 @@
+"""confide show, confide list, and the table of results."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from confide.cli.options import AsJson, print_json
+
+if TYPE_CHECKING:
+    from confide.experiments.run import Run
+
+
+def show(
+    folder: Annotated[Path, typer.Argument(help="A folder that `confide run --out` wrote, or one run in it.")],
+    as_json: AsJson = False,
+) -> None:
+    """What a folder of results says."""
+    from confide.errors import InvalidParameter
+    from confide.experiments.run import Run
+
+    found = sorted({path.parent for path in folder.rglob("run.json")})
+    if not found:
+        raise InvalidParameter(f"there is no saved run in {folder}")
+    print_runs([Run.load(path) for path in found], as_json)
+    if (folder / "report.html").exists() and not as_json:
+        typer.echo(f"report: {folder / 'report.html'}")
+
+
+def list_all(as_json: AsJson = False) -> None:
+    """The agents and problems that there are."""
+    from confide.agents.catalogue import AGENTS
+    from confide.problems.catalogue import PROBLEMS
+
+    listed: dict[str, dict[str, Any]] = {"agents": dict(AGENTS), "problems": dict(PROBLEMS)}
+    if as_json:
+        print_json(
+            {
+                kind: {name: {"about": e.about, "paper": e.paper} for name, e in entries.items()}
+                for kind, entries in listed.items()
+            }
+        )
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    for kind, entries in listed.items():
+        table = Table(title=kind, title_justify="left", show_edge=False)
+        for heading in ("name", "what it is", "paper"):
+            table.add_column(heading)
+        for name, entry in entries.items():
+            table.add_row(name, escape(entry.about), entry.paper)
+        Console().print(table)
+
+
+def print_runs(runs: "list[Run]", as_json: bool) -> None:
+    rows = [_row(one) for one in runs]
+    if as_json:
+        print_json(rows)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for heading, justify in (("agent", "left"), ("problem", "left"), ("seed", "right"), ("users", "right"), ("regret", "right")):
+        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    for heading in ("value", "of the way", "seconds"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        known = row["regret"] is not None
+        table.add_row(
+            row["agent"],
+            row["problem"],
+            str(row["seed"]),
+            f"{row['users']:,}",
+            f"{row['regret']:,.1f}" if known else "unknown",
+            f"{row['value']:.4f}" if known else f"return {row['mean_return']:.4f}",
+            f"{100 * row['share']:.1f} %" if row["share"] is not None else "",
+            f"{row['seconds']:.1f}",
+        )
+    console = Console()
+    console.print(table)
+    for guarantee in sorted({f"{one.agent}: {one.guarantee}" for one in runs}):
+        console.print(guarantee, style="dim", highlight=False)
+
+
+def _row(one: "Run") -> dict[str, Any]:
+    """The last figures of a run; `share` is how far its last policy got from uniform (0) to optimal (1)."""
+    optimal, uniform = one.optimal_value, one.uniform_value
+    known = optimal is not None and uniform is not None and one.episodes > 0
+    value = float(one.value[-1]) if known else None
+    share = (value - uniform) / (optimal - uniform) if known and value is not None and optimal != uniform else None  # type: ignore[operator]
+    return {
+        "agent": one.agent,
+        "problem": one.problem,
+        "seed": one.seed,
+        "users": one.episodes,
+        "complete": one.complete,
+        "regret": float(one.regret[-1]) if known else None,
+        "value": value,
+        "mean_return": float(one.mean_return[-1]) if one.episodes else None,
+        "share": share,
+        "guarantee": one.guarantee,
+        "seconds": one.seconds,
+    }

@@ -1,0 +1,89 @@
+"""What to run, and where the results go: the promise and the bookkeeping are two different things."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confide.agents.catalogue import make_agent
+from confide.errors import InvalidParameter
+from confide.experiments.run import Run
+from confide.experiments.runner import Progress, run
+from confide.mechanisms.sources import noise_source
+from confide.mechanisms.state import StateFile
+from confide.privacy.request import NoPrivacy, Request
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSpec:
+    """Everything that changes the result: the agent, its promise, the problem, the number of users."""
+
+    agent: str
+    problem: str
+    episodes: int
+    privacy: Request = field(default_factory=NoPrivacy)
+    source: str = "fast"
+    options: tuple[tuple[str, Any], ...] = ()  # of the agent: calibration, bonus_scale, ...
+
+    def __post_init__(self) -> None:
+        if self.episodes < 1:
+            raise InvalidParameter(f"episodes must be at least 1, got episodes={self.episodes}")
+
+    @property
+    def label(self) -> str:
+        """A name for a folder and for a legend."""
+        kind = type(self.privacy).__name__.removesuffix("DP").lower()
+        promise = (
+            "" if isinstance(self.privacy, NoPrivacy) else f"-{kind}-eps{self.privacy.epsilon:g}-delta{self.privacy.delta:g}"
+        )
+        options = "".join(f"-{value}" for _, value in self.options if value is not None)
+        return re.sub(r"[^\w.+-]+", "_", f"{self.agent}{promise}{options}")
+
+
+def run_seeds(
+    spec: RunSpec,
+    problem: Any,
+    seeds: range,
+    *,
+    out: Path | None,
+    progress: Callable[[int], Progress] | None = None,
+    command: str = "",
+) -> Iterator[Run]:
+    """One run per seed, each saved when it is complete; what is there already is loaded, what was interrupted is taken up."""
+    for seed in seeds:
+        folder = None if out is None else out / spec.label / f"seed-{seed}"
+        if folder is not None and (folder / "run.json").exists():
+            done = Run.load(folder)
+            if done.complete and done.planned_episodes == spec.episodes:
+                yield done
+                continue
+        agent = make_agent(spec.agent, problem, episodes=spec.episodes, privacy=spec.privacy, **dict(spec.options))
+        agent.name = spec.label
+        state = (
+            None
+            if out is None or not hasattr(agent, "save")
+            else StateFile(private_folder(out) / f"{spec.label}-seed-{seed}.state")
+        )
+        shown = progress(seed) if progress else None
+        source = noise_source(spec.source) if spec.source != "fast" else None
+        result = run(agent, problem, seed=seed, source=source, state=state, progress=shown, command=command)
+        if folder is not None:
+            result.save(folder)
+        yield result
+        if not result.complete:
+            return
+    if out is not None:
+        _remove_if_empty(private_folder(out))
+
+
+def private_folder(out: Path) -> Path:
+    """Beside the results, never among them: states are PRIVATE, results are meant to be published."""
+    folder = out.with_name(out.name + ".private")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if not any(folder.iterdir()):
+        folder.rmdir()

@@ -1,0 +1,113 @@
+"""A mixture's transitions seen through a value function: the one place where rows and targets of value-targeted regression are made.
+
+With P(s' | s, a) = sum_i w_i P_i(s' | s, a) and phi_V(s, a)_i = sum_s' P_i(s' | s, a) V(s'),
+
+    E[V(s') | s, a] = phi_V(s, a).w = offset(s, a) + scale X(s, a).theta,      w = origin + basis theta,
+
+so that a transition (s, a, s') gives the row X(s, a) with the target y = (V(s') - offset(s, a)) / scale, whose mean is X.theta. Everything
+here is public: kernels, and values that were planned from releases.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.planners import _kernels
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeatureMap:
+    """Which coordinates theta the mixture weights w = origin + basis theta are learned in, and how values are scaled before.
+
+    Values become (V - lo) / R: with `span` lo = 0 and R = span; without, lo and R are the minimum and the range of V itself (which is
+    right because w sums to one). Made by `raw`, `centred` or `reduced`.
+
+    Shapes: origin [i], basis [i, m] with orthonormal columns.
+    """
+
+    origin: Array = field(repr=False)
+    basis: Array = field(repr=False)
+    span: float | None
+
+    @property
+    def dimension(self) -> int:
+        """m, the length of a row."""
+        return int(self.basis.shape[1])
+
+    def mixture(self, theta: Array) -> Array:
+        """[..., m] -> the mixture weights [..., i]."""
+        return np.asarray(self.origin + theta @ self.basis.T)
+
+    def coordinates(self, mixture: Array) -> Array:
+        """[..., i] -> [..., m]: the inverse of `mixture`."""
+        return np.asarray((mixture - self.origin) @ self.basis)
+
+
+def raw(kernels: int, span: float = 1.0) -> FeatureMap:
+    """X = phi_V / span, y = V(s') / span, theta = w: the papers' rows with span = 1; with span = H the same in units of H."""
+    if not span > 0:
+        raise InvalidParameter(f"span must be positive, got span={span}")
+    return FeatureMap(np.zeros(kernels), np.eye(kernels), float(span))
+
+
+def centred(kernels: int) -> FeatureMap:
+    """X = phi_Vhat, y = Vhat(s') in [0, 1], theta = w, where Vhat = (V - lo) / R. Needs weights that sum to one."""
+    return FeatureMap(np.zeros(kernels), np.eye(kernels), None)
+
+
+def reduced(kernels: int) -> FeatureMap:
+    """X = U^T phi_Vhat, y = Vhat(s') - mean_i phi_i, w = 1/d + U theta, U the Helmert basis of 1-perp. Needs weights that sum to one."""
+    if kernels < 2:
+        raise InvalidParameter(f"a single kernel leaves nothing to learn: kernels must be at least 2, got kernels={kernels}")
+    d = kernels
+    U = np.triu(np.ones((d, d - 1)))
+    U[np.arange(1, d), np.arange(d - 1)] = -np.arange(1, d)
+    return FeatureMap(np.full(d, 1 / d), U / np.linalg.norm(U, axis=0), None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueFeatures:
+    """The rows and offsets of every (s, a) at each step, E[V(s') | s, a] = offset + scale X.theta.
+
+    Shapes: rows [h, s, a, m], offset [h, s, a], scale [h].
+    """
+
+    rows: Array
+    offset: Array
+    scale: Array
+
+
+def value_features(feature_map: FeatureMap, kernels: Array, values: Array) -> ValueFeatures:
+    """The features of the values [h, s'] after each step, with kernels [i, s, a, s']."""
+    flat, m = flat_kernels(feature_map, kernels), feature_map.dimension
+    _, S, A, _ = kernels.shape
+    if values.ndim != 2 or values.shape[1] != S:
+        raise InvalidParameter(f"values must have shape (steps, {S}), got {values.shape}")
+    rows, offset, scale = np.empty((len(values), S * A, m)), np.empty((len(values), S * A)), np.empty(len(values))
+    for h, V in enumerate(np.ascontiguousarray(values, dtype=float)):
+        rows[h], offset[h], scale[h] = _kernels.value_features(
+            flat, V, feature_map.origin, feature_map.basis, feature_map.span or 0.0
+        )
+    return ValueFeatures(rows.reshape(-1, S, A, m), offset.reshape(-1, S, A), scale)
+
+
+def largest_targets(features: ValueFeatures, kernels: Array, values: Array) -> Array:
+    """Y(s, a) [h, s, a], the largest |y| among the s' that some kernel allows: what a target may be clipped to without changing any."""
+    allowed = (kernels > 0).any(axis=0)
+    result = np.empty_like(features.offset)
+    for h, V in enumerate(values):
+        high, low = np.where(allowed, V, -np.inf).max(axis=-1), np.where(allowed, V, np.inf).min(axis=-1)
+        result[h] = np.maximum(high - features.offset[h], features.offset[h] - low) / features.scale[h]
+    return result
+
+
+def flat_kernels(feature_map: FeatureMap, kernels: Array) -> Array:
+    """kernels [i, s, a, s'] as the compiled loops want them, [i * s * a, s']."""
+    d = len(feature_map.origin)
+    if kernels.ndim != 4 or len(kernels) != d or kernels.shape[1] != kernels.shape[3]:
+        raise InvalidParameter(f"kernels must have shape ({d}, states, actions, states), got {kernels.shape}")
+    return np.ascontiguousarray(kernels, dtype=float).reshape(-1, kernels.shape[3])

@@ -1,0 +1,93 @@
+"""Problems by name, for the command line: importable without importing any of them."""
+
+import difflib
+import importlib
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confide.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from confide.problems.files import Problem
+
+_GYM = "gym:"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a problem's builder lives, what the problem is, and which paper it is from; no paper means it is our own."""
+
+    place: str  # module:function
+    about: str
+    paper: str = ""
+
+
+_ZOO = "confide.problems.zoo"
+PROBLEMS = {
+    "lock": Entry(f"{_ZOO}.mixtures:lock", "a combination lock: one hidden action per step moves right, to the reward"),
+    "rand": Entry(f"{_ZOO}.mixtures:rand", "random sparse kernels in a random mixture, rewards on two states"),
+    "liao-hard": Entry(f"{_ZOO}.mixtures:liao_hard", "a chain whose actions differ by less than 10 000 users can tell", "Liao21"),
+    "latent": Entry(f"{_ZOO}.linear:latent", "a linear MDP: hidden modes, seen through blurred features"),
+    "one-hot": Entry(f"{_ZOO}.linear:one_hot", "a small table written as a linear MDP, one feature per state and action"),
+    "riverswim": Entry(
+        f"{_ZOO}.tables:riverswim", "swim against the current for a large reward, or drift to a small one", "Strehl08"
+    ),
+    "deep-sea": Entry(f"{_ZOO}.tables:deep_sea", "only one sequence of ten actions finds the treasure", "Osband20"),
+    "chain": Entry(f"{_ZOO}.tables:chain", "forty stages of recovery, to evaluate: there is nothing to choose", "Balle16"),
+    "icu-sepsis": Entry(
+        f"{_ZOO}.icu_sepsis:icu_sepsis", "treating sepsis, estimated from MIMIC-III; needs confide[icu]", "Choudhary24"
+    ),
+    "oscillator": Entry(f"{_ZOO}.control:oscillator", "linear control: a damped oscillation, pushed along one axis"),
+    "thermal": Entry(f"{_ZOO}.control:thermal", "linear control: three rooms in a row, two heaters"),
+    "glucose": Entry(f"{_ZOO}.control:glucose", "linear control: insulin against blood glucose"),
+}
+
+
+def make(name: str | os.PathLike[str], *, seed: int = 0, horizon: int | None = None) -> "Problem":
+    """The problem of that name (of that instance seed, where it has one), the file of a saved problem, or gym:ID for a table of Gymnasium.
+
+    A horizon replaces the problem's own. A name wins over a file: write ./lock for a file called lock.
+    """
+    if seed < 0:
+        raise InvalidParameter(f"seed must not be negative, got seed={seed}")
+    text = os.fspath(name)
+    entry = PROBLEMS.get(text)
+    if entry is not None:
+        return _build(text, _load(entry.place), seed, horizon)
+    if text.startswith(_GYM):
+        from confide.problems.gym import from_gymnasium
+
+        return from_gymnasium(text.removeprefix(_GYM), horizon)
+    if not (Path(text).is_file() or os.sep in text or text.endswith(".npz")):
+        raise InvalidParameter(f"there is no problem {text!r}{_hint(text)}")
+    if horizon is not None:
+        raise InvalidParameter(f"a saved problem has its own horizon, got horizon={horizon}")
+    from confide.problems.files import load_problem
+
+    return load_problem(text)
+
+
+def _build(name: str, builder: Callable[..., Any], seed: int, horizon: int | None) -> "Problem":
+    accepted = inspect.signature(builder).parameters
+    options: dict[str, int] = {"seed": seed} if "seed" in accepted else {}
+    if horizon is not None:
+        if "horizon" not in accepted:
+            raise InvalidParameter(f"the horizon of {name} cannot be chosen, got horizon={horizon}")
+        options["horizon"] = horizon
+    built: Problem = builder(**options)
+    return built
+
+
+def _load(place: str) -> Callable[..., Any]:
+    module, _, function = place.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found
+
+
+def _hint(text: str) -> str:
+    near = difflib.get_close_matches(text.lower(), PROBLEMS, n=1)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(PROBLEMS)}, gym:ID, and files of saved problems"

@@ -1,0 +1,227 @@
+"""Gymnasium: its tables as problems, our problems as environments, and any other environment played step by step."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter, MissingExtra
+from confide.policy import LinearPolicy, StochasticPolicy, TabularPolicy
+from confide.problems.finite import FiniteProblem
+from confide.problems.lq import LQSystem
+from confide.problems.tabular import TabularMDP
+from confide.problems.transitions import sparse_rows
+from confide.trajectory import Trajectories
+
+try:
+    import gymnasium
+    from gymnasium import spaces
+except ImportError:
+    raise MissingExtra('Gymnasium environments need Gymnasium: pip install "confide[gym]"') from None
+
+if TYPE_CHECKING:
+    from confide.problems.environments import FiniteEnv, LinearEnv
+
+Array = npt.NDArray[np.float64]
+Env = gymnasium.Env[Any, Any]
+Features = Callable[[Any], npt.ArrayLike]
+Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]  # P[s][a] = [(probability, next state, reward, terminated)]
+
+
+@dataclass(frozen=True, slots=True)
+class RewardMap:
+    """How rewards of an environment came to lie in [0, 1]: (r - low) / (high - low), the same at every step."""
+
+    low: float
+    high: float
+
+    def apply(self, reward: float) -> float:
+        return (reward - self.low) / (self.high - self.low)
+
+    @property
+    def suffix(self) -> str:
+        """What a problem's name says about it."""
+        return "" if self == RewardMap(0.0, 1.0) else f", rewards (r {-self.low:+g}) / {self.high - self.low:g}"
+
+    def original(self, value: float, horizon: int) -> float:
+        """The expected sum of the environment's own rewards for a value of the imported problem."""
+        return value * (self.high - self.low) + horizon * self.low
+
+
+def from_gymnasium(env: Env | str, horizon: int | None = None, **options: Any) -> TabularMDP:
+    """The table of a toy-text environment (FrozenLake-v1, Taxi-v4, CliffWalking-v1, ...) as a problem with a fixed horizon.
+
+    Options go to `gymnasium.make`; without a horizon the environment's own time limit is taken. Whoever terminates goes to an absorbing
+    state, added at the end, where the environment's reward is 0. Rewards that depend on where one arrives are averaged to r(s, a).
+
+    Rewards outside [0, 1] are mapped to it by `reward_map`, and the name says how. Every episode then lasts `horizon` steps and the map is
+    the same at each, also in the absorbing state (which gets the image of 0, not 0): all values change by one increasing function, and
+    policies keep their order, whether their episodes end early or not.
+    """
+    made = _made(env, options)
+    table, start = _table(made)
+    mapped = _map_of(table)
+    S, A = len(table), len(table[0])
+    ends = int(any(done for *_, done in _outcomes(table)))
+    rewards, rows = np.zeros((S + ends, A)), []
+    rewards[S:] = mapped.apply(0.0)
+    for s, a in np.ndindex(S, A):
+        followers: dict[int, float] = {}
+        for p, arrived, reward, done in table[s][a]:
+            target = S if done else int(arrived)
+            followers[target] = followers.get(target, 0.0) + p
+            rewards[s, a] += p * mapped.apply(reward)
+        rows.append(followers)
+    rows += [{S: 1.0}] * (ends * A)
+    indptr = np.cumsum([0, *map(len, rows)])
+    P = sparse_rows(S + ends, A, indptr, [t for row in rows for t in row], [p for row in rows for p in row.values()])
+    name, rewards = _name(made) + mapped.suffix, np.clip(rewards, 0.0, 1.0)  # averages may leave [0, 1] by rounding
+    return TabularMDP(P, rewards, np.append(start, np.zeros(ends)), horizon=_horizon(made, horizon), name=name)
+
+
+def reward_map(env: Env | str, **options: Any) -> RewardMap:
+    """The map that `from_gymnasium` applies to this environment's rewards; nothing is changed if they lie in [0, 1] already."""
+    return _map_of(_table(_made(env, options))[0])
+
+
+def to_gymnasium(problem: FiniteProblem | LQSystem) -> "FiniteEnv | LinearEnv":
+    """A problem as an environment that terminates after the horizon; `info["step"]` is the step, which good policies depend on."""
+    from confide.problems.environments import FiniteEnv, LinearEnv
+
+    if isinstance(problem, LQSystem):
+        return LinearEnv(problem)
+    if isinstance(problem, FiniteProblem):
+        return FiniteEnv(problem)
+    raise InvalidParameter(f"only finite problems and linear systems can be exported, got {type(problem).__name__}")
+
+
+class ActsOnFeatures(Protocol):
+    """A policy for step-by-step worlds: `state` is the features [action, i] of every action."""
+
+    def act(self, step: int, state: Any, rng: np.random.Generator) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesPublic:
+    """What an agent may know of an environment without a table: how long, how many actions, how many features."""
+
+    horizon: int
+    actions: int
+    dimension: int
+
+
+class GymProblem:
+    """Any environment with finitely many actions, played step by step; what agents see of a state is its features.
+
+    `features(observation)` gives an array [action, i]: all that a linear learner needs, for the action that was taken and for every action
+    that could be taken next. Policies get it as their state, and trajectories hold it. Nobody knows the optimal value here: returns are
+    reported, regret is unknown. Rewards are the environment's own.
+
+    Shapes: states [user, h, action, i]; once an episode is over features and rewards are zero and the recorded action is 0, so what is over
+    adds nothing to a regression and is worth nothing. Every episode is reseeded from `rng`: a resumed run goes on bit by bit the same.
+    """
+
+    optimal_value = None
+    uniform_value = None
+
+    def __init__(self, env: Env | str, features: Features, horizon: int | None = None, **options: Any) -> None:
+        self._env = _made(env, options)
+        self._features, self.horizon = features, _horizon(self._env, horizon)
+        space, limit = self._env.action_space, self._env.spec.max_episode_steps if self._env.spec else None
+        if not isinstance(space, spaces.Discrete):
+            raise InvalidParameter(f"the environment must have finitely many actions, got the action space {space}")
+        if limit is not None and self.horizon > limit:
+            raise InvalidParameter(f"the environment stops after {limit} steps, got horizon={self.horizon}")
+        self.actions, self._first = int(space.n), int(space.start)
+        sight = np.asarray(features(self._env.reset(seed=0)[0]), dtype=float)
+        if sight.ndim != 2 or len(sight) != self.actions or sight.size == 0:
+            raise InvalidParameter(f"features(observation) must have shape ({self.actions}, dimension), got {sight.shape}")
+        self.dimension = int(sight.shape[1])
+        self.name = _name(self._env)
+
+    @property
+    def chunk(self) -> int:
+        """How many users to sample at a time, so that their features stay below 64 MB."""
+        return max(1, 2**23 // ((self.horizon + 1) * self.actions * self.dimension))
+
+    @property
+    def public(self) -> FeaturesPublic:
+        return FeaturesPublic(self.horizon, self.actions, self.dimension)
+
+    def sample(self, policy: ActsOnFeatures, users: int, rng: np.random.Generator) -> Trajectories:
+        """Independent episodes of `users` users under one policy, one after the other."""
+        if isinstance(policy, TabularPolicy | StochasticPolicy | LinearPolicy):
+            raise InvalidParameter(f"a step-by-step problem needs a policy that acts on features, got {type(policy).__name__}")
+        states = np.zeros((users, self.horizon + 1, self.actions, self.dimension))
+        actions, rewards = np.zeros((users, self.horizon), dtype=np.int32), np.zeros((users, self.horizon))
+        for i in range(users):
+            states[i, 0] = self._see(self._env.reset(seed=int(rng.integers(2**31)))[0])
+            for h in range(self.horizon):
+                actions[i, h] = policy.act(h, states[i, h], rng)
+                observation, reward, terminated, truncated, _ = self._env.step(self._first + int(actions[i, h]))
+                rewards[i, h] = float(reward)
+                if terminated or truncated:
+                    break
+                states[i, h + 1] = self._see(observation)
+        return Trajectories(states, actions, rewards)
+
+    def _see(self, observation: Any) -> Array:
+        sight = np.asarray(self._features(observation), dtype=float)
+        if sight.shape != (self.actions, self.dimension) or not np.isfinite(sight).all():
+            raise InvalidParameter(
+                f"features(observation) must be finite, of shape {(self.actions, self.dimension)}, got shape {sight.shape}"
+            )
+        return sight
+
+
+def _made(env: Env | str, options: dict[str, Any]) -> Env:
+    if not isinstance(env, str):
+        if options:
+            raise InvalidParameter(f"options are for environments given by name, got {', '.join(options)}")
+        return env
+    try:
+        return gymnasium.make(env, **options)
+    except gymnasium.error.Error as error:
+        raise InvalidParameter(f"Gymnasium cannot make {env!r}: {error}") from None
+
+
+def _name(env: Env) -> str:
+    return f"gym:{env.spec.id if env.spec else type(env.unwrapped).__name__}"
+
+
+def _table(env: Env) -> tuple[Table, Array]:
+    """The table and the distribution of the first state."""
+    bare: Any = env.unwrapped
+    if not hasattr(bare, "P") or not hasattr(bare, "initial_state_distrib"):
+        raise InvalidParameter(
+            f"{type(bare).__name__} has no table P with an initial_state_distrib: play it step by step with GymProblem"
+        )
+    if getattr(bare, "fickle_passenger", False):
+        raise InvalidParameter("a fickle passenger is not in the table P: make Taxi with fickle_passenger=False")
+    return bare.P, np.asarray(bare.initial_state_distrib, dtype=float)
+
+
+def _outcomes(table: Table) -> list[tuple[float, int, float, bool]]:
+    return [outcome for row in table.values() for listed in row.values() for outcome in listed if outcome[0] > 0]
+
+
+def _map_of(table: Table) -> RewardMap:
+    outcomes = _outcomes(table)
+    rewards = [float(reward) for _, _, reward, _ in outcomes]
+    if any(done for *_, done in outcomes):
+        rewards.append(0.0)  # the absorbing state's
+    low, high = min(rewards), max(rewards)
+    if low >= 0 and high <= 1:
+        return RewardMap(0.0, 1.0)
+    return RewardMap(low, high if high > low else low + 1.0)
+
+
+def _horizon(env: Env, horizon: int | None) -> int:
+    chosen = horizon if horizon is not None else env.spec.max_episode_steps if env.spec else None
+    if chosen is None:
+        raise InvalidParameter("this environment has no time limit: give a horizon")
+    if chosen < 1:
+        raise InvalidParameter(f"horizon must be at least 1, got horizon={chosen}")
+    return chosen

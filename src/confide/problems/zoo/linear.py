@@ -1,0 +1,41 @@
+"""Linear MDPs: latent and one-hot."""
+
+import numpy as np
+
+from confide.problems.linear_mdp import LinearMDP
+
+
+def latent(seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, dimension: int = 5) -> LinearMDP:
+    """A few hidden modes decide where one goes, and features show the mode but for a blur; rewards come at the last two steps.
+
+    From default_rng(seed), in this order: mode(s, a); the blur Dirichlet(.5), phi(s, a) = .85 one-hot(mode) + .15 blur; the measures
+    mu_h(j, .) ~ Dirichlet(.12) for h, then j; for each of the last two steps the feature that has the reward weight 1.
+    """
+    S, A, H, d = states, actions, horizon, dimension
+    rng = np.random.default_rng(seed)
+    modes = rng.integers(d, size=(S, A))
+    features = 0.85 * np.eye(d)[modes] + 0.15 * rng.dirichlet(np.full(d, 0.5), size=(S, A))
+    measures = rng.dirichlet(np.full(S, 0.12), size=(H, d))
+    weights = np.zeros((H, d))
+    for h in range(max(H - 2, 0), H):
+        weights[h, rng.integers(d)] = 1.0
+    return LinearMDP(features, measures, weights, np.full(S, 1 / S), name="latent")
+
+
+def one_hot(*, states: int = 5, horizon: int = 5) -> LinearMDP:
+    """A table written as a linear MDP, one feature per state and action: walk right for a large reward, left for a small one.
+
+    Action 0 moves left. Action 1 moves right with .8, stays with .15, moves left with .05; whoever would leave stays.
+    """
+    S, A, d = states, 2, 2 * states
+    P, r = np.zeros((S, A, S)), np.zeros((S, A))
+    for s in range(S):
+        left, right = max(s - 1, 0), min(s + 1, S - 1)
+        P[s, 0, left] = 1.0
+        for target, probability in ((right, 0.8), (s, 0.15), (left, 0.05)):
+            P[s, 1, target] += probability
+    r[S - 1, 1], r[0, 0] = 1.0, 0.02
+    start = np.zeros(S)
+    start[:2] = 0.5
+    measures = np.repeat(P.reshape(1, d, S), horizon, axis=0)
+    return LinearMDP(np.eye(d).reshape(S, A, d), measures, np.repeat(r.reshape(1, d), horizon, axis=0), start, name="one-hot")

@@ -1,0 +1,199 @@
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import confide
+from confide.agents.reference import NoData, Oracle, Uniform
+from confide.audit import verify
+from confide.errors import InvalidParameter, StateError
+from confide.experiments.run import Run
+from confide.experiments.runner import run
+from confide.mechanisms.state import StateFile
+from confide.problems import lock
+
+HERE = Path(__file__).parent
+_spec = importlib.util.spec_from_file_location("visits_agent", HERE / "visits_agent.py")
+_module = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_module)
+Visits = _module.Visits
+
+PROBLEM = lock(0)
+PRIVACY = confide.JointDP(1.0, 1e-5)
+
+
+def visits(episodes=5000, privacy=PRIVACY):
+    return Visits(PROBLEM.public, episodes=episodes, privacy=privacy)
+
+
+def test_reference_agents_have_exact_regret():
+    K = 1000
+    for agent, value in (
+        (Uniform(PROBLEM.public, episodes=K), 0.1108),
+        (Oracle(PROBLEM, episodes=K), 1.1676),
+        (NoData(PROBLEM.public, episodes=K), 0.0834),
+    ):
+        done = run(agent, PROBLEM)
+        assert done.value[-1] == pytest.approx(value, abs=1e-4)
+        assert done.regret[-1] == pytest.approx(K * (PROBLEM.optimal_value - done.value[-1]))
+        assert done.checkpoints[-1] == K
+        assert done.guarantee.startswith("NO PRIVACY")
+
+
+def test_regret_is_the_sum_over_users():
+    done = run(visits(), PROBLEM, seed=3)
+    per_user = np.concatenate([np.full(s.users, PROBLEM.optimal_value - s.value) for s in done.segments])
+    np.testing.assert_allclose(done.regret, np.cumsum(per_user)[done.checkpoints - 1], rtol=1e-12)
+    assert [s.users for s in done.segments] == list(np.diff([0, *visits().schedule.times]))
+    assert done.mean_return[-1] == pytest.approx(done.value[-1], abs=0.1)
+
+
+def test_one_seed_decides_everything():
+    one, same, other = run(visits(), PROBLEM, seed=1), run(visits(), PROBLEM, seed=1), run(visits(), PROBLEM, seed=2)
+    assert one.segments == same.segments
+    assert one.segments != other.segments
+    assert one.certificate.document["promise"]["epsilon"] == pytest.approx(1.0)
+
+
+def test_the_certificate_of_a_run_verifies():
+    done = run(visits(), PROBLEM)
+    assert verify(done.certificate).epsilon == pytest.approx(1.0)
+    assert done.guarantee == "JointDP(epsilon=1, delta=1e-05), replace one user, 5000 users, fast noise"
+
+
+def test_it_saves_and_loads(tmp_path):
+    done = run(visits(), PROBLEM, command="confide run ...")
+    done.save(tmp_path / "a")
+    back = Run.load(tmp_path / "a")
+    np.testing.assert_array_equal(back.regret, done.regret)
+    np.testing.assert_array_equal(back.policy.actions, done.policy.actions)
+    assert back.segments == done.segments
+    assert back.certificate == done.certificate
+    assert (back.command, back.versions) == (done.command, done.versions)
+    header, *rows = (tmp_path / "a/curve.csv").read_text().splitlines()
+    assert header == "users,regret,value,mean_return,noise_std,signal"
+    assert len(rows) == len(done.checkpoints)
+    (tmp_path / "a/run.json").write_text("{}")
+    with pytest.raises(InvalidParameter, match="does not hold a saved run"):
+        Run.load(tmp_path / "a")
+
+
+def test_fewer_episodes_than_the_agents_but_never_more():
+    assert run(visits(), PROBLEM, episodes=1234).episodes == 1234
+    for episodes in (0, 5001):
+        with pytest.raises(InvalidParameter, match="between 1 and the agent's 5000"):
+            run(visits(), PROBLEM, episodes=episodes)
+
+
+def test_an_agent_that_has_seen_data_is_refused():
+    agent = visits()
+    run(agent, PROBLEM, episodes=100)
+    with pytest.raises(InvalidParameter, match="already absorbed data"):
+        run(agent, PROBLEM)
+
+
+def test_ctrl_c_keeps_what_is_done_and_goes_on(tmp_path):
+    whole = run(visits(), PROBLEM, seed=4)
+    state = StateFile(tmp_path / "run.state")
+
+    def interrupt(served, _regret):
+        if served > 1000:
+            raise KeyboardInterrupt
+
+    part = run(visits(), PROBLEM, seed=4, state=state, progress=interrupt)
+    assert 1000 < part.episodes < 5000
+    assert not part.complete
+    assert oct(os.stat(state.path).st_mode & 0o777) == "0o600"
+    rest = run(visits(), PROBLEM, seed=4, state=state)
+    assert rest.segments == whole.segments
+    assert not state.path.exists()
+
+
+def test_the_state_of_another_run_is_refused(tmp_path):
+    state = StateFile(tmp_path / "run.state")
+
+    def interrupt(_served, _regret):
+        raise KeyboardInterrupt
+
+    run(visits(), PROBLEM, seed=4, state=state, progress=interrupt)
+    with pytest.raises(StateError, match="another run"):
+        run(visits(), PROBLEM, seed=5, state=state)
+
+
+KILLED = """
+    import importlib.util, sys, time
+    import confide
+    import confide.experiments.runner as runner
+    from confide.mechanisms.state import StateFile
+    from confide.mechanisms.sources import noise_source
+    from confide.problems import lock
+
+    spec = importlib.util.spec_from_file_location("visits_agent", sys.argv[1])
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    runner._SAVE_EVERY = 0.0
+    problem = lock(0)
+    shown = open(sys.argv[3] + ".shown", "a")
+
+    class Slow(module.Visits):
+        name = "visits"
+        def next_batch(self):
+            time.sleep(0.02)
+            release = self._privatizer.release()
+            print(release.generation, list(release.values), file=shown, flush=True)
+            return super().next_batch()
+
+    agent = Slow(problem.public, episodes=5000, privacy=confide.JointDP(1.0, 1e-5))
+    source = noise_source("secure") if sys.argv[4] == "secure" else None
+    runner.run(agent, problem, seed=9, state=StateFile(sys.argv[2]), source=source).save(sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize("source", ["fast", "secure"])
+def test_killed_half_way_it_resumes_with_the_same_bits_and_the_same_noise(tmp_path, source):
+    """SIGKILL three times. Whatever release was planned from before a kill has the same noise after it."""
+    command = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(KILLED),
+        HERE / "visits_agent.py",
+        tmp_path / "s.state",
+        tmp_path / "out",
+        source,
+    ]
+    for pause in (0.1, 0.25, 0.15):
+        process = subprocess.Popen(command)
+        while not (tmp_path / "s.state").exists() and process.poll() is None:
+            time.sleep(0.005)
+        time.sleep(pause)
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    subprocess.run(command, check=True)
+    seen = {}
+    for line in (tmp_path / "out.shown").read_text().splitlines():
+        generation, values = line.split(" ", 1)
+        if values.endswith("]"):  # a kill may cut a line
+            assert seen.setdefault(generation, values) == values
+    resumed = Run.load(tmp_path / "out")
+    assert resumed.complete
+    if source == "fast":
+        agent = visits()
+        agent.name = "visits"
+        assert resumed.segments == run(agent, PROBLEM, seed=9).segments
+
+
+def test_a_million_episodes_of_uniform_play():
+    assert run(Uniform(PROBLEM.public, episodes=10**6), PROBLEM).episodes == 10**6
+
+
+def test_trajectories_hide_what_users_did():
+    seen = PROBLEM.sample(PROBLEM.optimal_policy, 3, np.random.default_rng(0))
+    assert repr(seen) == "Trajectories()"

@@ -1,0 +1,213 @@
+"""Least squares on noisy statistics, and the exact projection on the simplex."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from confide.errors import InvalidParameter
+from confide.planners import _kernels
+from confide.planners.least_squares import Estimate, least_squares, project_simplex, ridge_size
+from confide.planners.value_features import reduced
+
+
+def ill_conditioned(rng, d, exponent):
+    """Eigenvalues from 1 to 10^exponent, in random directions."""
+    Q, _ = np.linalg.qr(rng.normal(size=(d, d)))
+    P = (Q * 10 ** rng.uniform(0, exponent, size=d)) @ Q.T
+    return (P + P.T) / 2
+
+
+def targets(rng, d):
+    """Inside, on the boundary, on a vertex, near and far outside."""
+    return [
+        rng.dirichlet(np.ones(d)),
+        rng.dirichlet(np.full(d, 0.05)),
+        np.eye(d)[rng.integers(d)],
+        rng.normal(size=d),
+        np.round(rng.normal(size=d)),
+        1000 * rng.normal(size=d),
+    ]
+
+
+def kkt_residual(w, target, P):
+    """How far g = P (w - target) is from being constant on the support and no smaller off it, per unit of the terms that make up g."""
+    g, support = P @ (w - target), w > 0
+    multipliers = g - g[support].mean()
+    size = (np.abs(P) @ (np.abs(w) + np.abs(target))).max()
+    return max(np.abs(multipliers[support]).max(), -multipliers.min()) / size
+
+
+def project_twin(target, P):
+    """Every face in turn: the best minimum that lies inside its face."""
+    d, best = len(target), (math.inf, None)
+    for size in range(1, d + 1):
+        for face in map(list, itertools.combinations(range(d), size)):
+            system = np.block([[P[np.ix_(face, face)], np.ones((size, 1))], [np.ones((1, size)), np.zeros((1, 1))]])
+            w = np.zeros(d)
+            w[face] = np.linalg.solve(system, np.append(P[face] @ target, 1.0))[:size]
+            if w.min() >= -1e-12:
+                best = min(best, ((w - target) @ P @ (w - target), tuple(w)))
+    return np.array(best[1])
+
+
+@pytest.mark.parametrize("d", range(1, 31))
+def test_projections_satisfy_the_optimality_conditions(d):
+    rng = np.random.default_rng(d)
+    for exponent in (0, 3, 6, 9, 12):
+        for target in targets(rng, d):
+            P = ill_conditioned(rng, d, exponent)
+            w = project_simplex(target, P)
+            assert w.min() >= 0 and abs(w.sum() - 1) < 1e-14
+            assert kkt_residual(w, target, P) < 1e-12
+
+
+def test_absolute_residuals_at_the_scale_of_real_statistics():
+    """Up to 1e5 users with rows of norm one, weights a little outside the simplex: 1e-10 without any scaling."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        d = int(rng.integers(2, 12))
+        P, target = ill_conditioned(rng, d, 5), rng.dirichlet(np.ones(d)) + 0.3 * rng.normal(size=d)
+        w = project_simplex(target, P)
+        g = P @ (w - target)
+        nu = g[w > 0].mean()
+        assert np.abs(g - nu)[w > 0].max() < 1e-10 and (g - nu).min() > -1e-10
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 7])
+def test_the_kernel_equals_its_twin(d):
+    rng = np.random.default_rng(d)
+    for exponent in (0, 2, 4):
+        goals = np.array(targets(rng, d)[:5])
+        P = np.array([ill_conditioned(rng, d, exponent) for _ in goals])
+        expected = [project_twin(target, p) for target, p in zip(goals, P, strict=True)]
+        np.testing.assert_allclose(_kernels.project(goals, P), expected, atol=1e-9)
+
+
+def test_ties_end():
+    for d in (2, 5, 16):
+        for target in (np.zeros(d), np.ones(d), np.repeat([1.0, 0.0], [1, d - 1]), np.repeat([2.0, -1.0], [2, d - 2])):
+            w = project_simplex(target, np.eye(d))
+            assert kkt_residual(w, target, np.eye(d)) < 1e-14
+    np.testing.assert_allclose(project_simplex(np.array([0.7, 0.7, -0.4]), np.eye(3)), [0.5, 0.5, 0.0], atol=1e-15)
+
+
+@given(st.integers(2, 8), st.integers(0, 10**6))
+def test_projection_properties(d, seed):
+    rng = np.random.default_rng(seed)
+    P, target = ill_conditioned(rng, d, 3), rng.normal(size=d)
+    w = project_simplex(target, P)
+    np.testing.assert_allclose(project_simplex(w, P), w, atol=1e-12)  # a projection
+    np.testing.assert_allclose(project_simplex(target, 1e7 * P), w, atol=1e-9)  # whatever the units
+    np.testing.assert_allclose(project_simplex(target, P + 5.0), w, atol=1e-9)  # what happens along 1 does not matter
+    others = rng.dirichlet(np.ones(d), size=50)
+    assert ((others - w) @ P @ (w - target) > -1e-8).all()  # the angle at w is obtuse
+
+
+def test_a_precision_that_is_singular_along_one():
+    rng = np.random.default_rng(3)
+    fm = reduced(6)
+    inner = ill_conditioned(rng, 5, 3)
+    target = rng.normal(size=6)
+    P = fm.basis @ inner @ fm.basis.T
+    w = project_simplex(target, P)
+    assert kkt_residual(w, target, P) < 1e-12
+    np.testing.assert_allclose(w, project_simplex(target, P + 10.0), atol=1e-10)
+
+
+def test_batches_have_any_shape():
+    rng = np.random.default_rng(4)
+    P = np.array([[ill_conditioned(rng, 4, 2) for _ in range(3)] for _ in range(2)])
+    w = rng.normal(size=(2, 3, 4))
+    np.testing.assert_array_equal(project_simplex(w, P)[1, 2], project_simplex(w[1, 2], P[1, 2]))
+
+
+def test_projections_refuse_what_has_no_unique_answer():
+    with pytest.raises(InvalidParameter, match="positive definite"):
+        project_simplex(np.zeros(3), np.diag([1.0, 0.0, 0.0]))
+    with pytest.raises(InvalidParameter, match="finite"):
+        project_simplex(np.array([np.nan, 0.0]), np.eye(2))
+    with pytest.raises(InvalidParameter, match=r"got \(3,\) and \(2, 2\)"):
+        project_simplex(np.zeros(3), np.eye(2))
+
+
+def goe(rng, shape, m, s):
+    Z = rng.normal(scale=s, size=(*shape, m, m))
+    return (Z + Z.swapaxes(-1, -2)) / 2  # diagonal s^2, off the diagonal s^2 / 2
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, 30])
+def test_repair_ridge_and_solution(m):
+    """P has the eigenvalues max(lambda, 0) + rho and the eigenvectors of Lambda, and P theta = u."""
+    rng = np.random.default_rng(m)
+    Lambda, u = goe(rng, (2, 3), m, 20.0), rng.normal(size=(2, 3, m))
+    made = least_squares(Lambda, u, noise_std=20.0, ridge=0.7)
+    rho = max(1.0, 0.7 * 20 * math.sqrt(2 * m) / 2)
+    np.testing.assert_allclose(np.einsum("...ij,...j->...i", made.precision, made.weights), u, atol=1e-10)
+    expected = np.sort(np.maximum(np.linalg.eigvalsh(Lambda), 0) + rho, axis=-1)
+    np.testing.assert_allclose(np.linalg.eigvalsh(made.precision), expected, rtol=1e-10)
+    np.testing.assert_allclose(made.precision @ Lambda, Lambda @ made.precision, atol=1e-9)
+
+
+def test_ridge_is_of_the_size_of_the_noise():
+    assert ridge_size(8, noise_std=10.0, ridge=0.3) == pytest.approx(0.3 * 10 * 4 / 2)
+    assert ridge_size(8, noise_std=0.1) == 1.0
+    assert ridge_size(8, noise_std=0.0, floor=1e-6) == 1e-6
+    rng = np.random.default_rng(0)
+    norms = np.abs(np.linalg.eigvalsh(goe(rng, (20,), 200, 3.0))).max(axis=-1)
+    assert norms.mean() == pytest.approx(3.0 * math.sqrt(2 * 200), rel=0.05)
+
+
+def test_without_noise_it_is_ridge_regression():
+    rng = np.random.default_rng(1)
+    X, theta = rng.normal(size=(500, 4)), rng.normal(size=4)
+    y = X @ theta + 0.1 * rng.normal(size=500)
+    made = least_squares(X.T @ X, X.T @ y, noise_std=0.0, floor=2.0)
+    stacked = np.concatenate([X, math.sqrt(2.0) * np.eye(4)]), np.concatenate([y, np.zeros(4)])
+    np.testing.assert_allclose(made.weights, np.linalg.lstsq(*stacked, rcond=None)[0], atol=1e-12)
+
+
+def test_the_simplex_estimate_is_the_constrained_least_squares_solution():
+    """||y - X w||^2 + rho ||w||^2 over the simplex, by the twin; and the same through the reduced coordinates."""
+    rng = np.random.default_rng(2)
+    X, w = rng.normal(size=(40, 4)), np.array([0.7, 0.3, 0.0, 0.0])
+    Lambda, u = X.T @ X, X.T @ (X @ [0.8, 0.4, -0.3, 0.1] + 0.1 * rng.normal(size=40))
+    made = least_squares(Lambda, u, noise_std=0.0, simplex=True)
+    free = least_squares(Lambda, u, noise_std=0.0)
+    np.testing.assert_allclose(made.weights, project_twin(free.weights, free.precision), atol=1e-12)
+    assert free.weights.min() < 0 <= made.weights.min()
+
+    fm = reduced(4)
+    Z, rest = X @ fm.basis, X.mean(axis=1)
+    gram, response = Z.T @ Z, Z.T @ (X @ w + 0.01 * rng.normal(size=40) - rest)
+    theta = least_squares(gram, response, noise_std=0.0, floor=1e-9, simplex=True, feature_map=fm).weights
+    mixture = fm.mixture(theta)
+    assert mixture.min() > -1e-15 and abs(mixture.sum() - 1) < 1e-14
+    np.testing.assert_allclose(mixture, w, atol=0.01)
+    np.testing.assert_allclose(fm.coordinates(mixture), theta, atol=1e-15)
+
+
+def test_estimates_of_a_batch_are_those_of_its_members():
+    rng = np.random.default_rng(5)
+    Lambda, u = goe(rng, (4,), 3, 5.0) + 10 * np.eye(3), rng.normal(scale=9.0, size=(4, 3))
+    for choice in ({}, {"simplex": True}, {"simplex": True, "feature_map": reduced(4)}):
+        made = least_squares(Lambda, u, noise_std=5.0, **choice)
+        assert isinstance(made, Estimate)
+        for h in range(4):
+            one = least_squares(Lambda[h], u[h], noise_std=5.0, **choice)
+            np.testing.assert_allclose(made.weights[h], one.weights, atol=1e-14)
+            np.testing.assert_allclose(made.precision[h], one.precision, atol=1e-13)
+
+
+@pytest.mark.parametrize("wrong", [{"noise_std": -1.0}, {"noise_std": math.nan}, {"ridge": -0.1}, {"floor": 0.0}])
+def test_bad_settings_are_refused(wrong):
+    with pytest.raises(InvalidParameter, match=f"{next(iter(wrong))} must be"):
+        least_squares(np.eye(2), np.ones(2), **{"noise_std": 1.0, **wrong})
+
+
+def test_bad_shapes_are_refused():
+    with pytest.raises(InvalidParameter, match=r"got \(3, 3\) and \(2,\)"):
+        least_squares(np.eye(3), np.ones(2), noise_std=1.0)

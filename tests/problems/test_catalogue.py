@@ -1,0 +1,79 @@
+import importlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from confide.errors import InvalidParameter
+from confide.problems import PROBLEMS, make
+
+SEEDED = {"lock", "rand", "liao-hard", "latent", "deep-sea"}
+
+
+def test_every_entry_says_what_it_is_and_is_there():
+    assert len(PROBLEMS) == 12 and all("_" not in name for name in PROBLEMS)
+    for name, entry in PROBLEMS.items():
+        module, function = entry.place.split(":")
+        assert callable(getattr(importlib.import_module(module), function))
+        assert function.replace("_", "-") == name and function in importlib.import_module("confide.problems").__all__
+        assert 10 < len(entry.about) < 100
+
+
+@pytest.mark.parametrize("name", sorted(set(PROBLEMS) - {"icu-sepsis"}))
+def test_names_are_stable_and_seeds_are_instances(name):
+    first, again, other = make(name), make(name, seed=0), make(name, seed=1)
+    assert first.name == name
+    assert first.optimal_value == again.optimal_value and first.uniform_value == again.uniform_value
+    arrays = [
+        p.A if hasattr(p, "A") else np.append(p.truth.transitions.dense().ravel(), p.truth.rewards.ravel())
+        for p in (first, other)
+    ]
+    assert np.array_equal(*arrays) == (name not in SEEDED)
+
+
+def test_a_horizon_replaces_the_problems_own():
+    assert make("riverswim", horizon=7).horizon == 7 and make("thermal", horizon=3).horizon == 3
+    with pytest.raises(InvalidParameter, match="the horizon of deep-sea cannot be chosen"):
+        make("deep-sea", horizon=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("lokc", "there is no problem 'lokc'; did you mean lock"),
+        ("one_hot", "did you mean one-hot"),
+        ("River-Swim", "did you mean riverswim"),
+        ("icusepsis", "did you mean icu-sepsis"),
+        ("maze", "there are lock, .*gym:ID, and files"),
+        ("", "there is no problem ''"),
+        ("nowhere/maze.npz", "there is no file nowhere/maze.npz"),
+    ],
+)
+def test_unknown_names_get_the_nearest_spelling(name, message):
+    with pytest.raises(InvalidParameter, match=message):
+        make(name)
+
+
+def test_a_negative_seed_is_refused():
+    with pytest.raises(InvalidParameter, match="seed must not be negative"):
+        make("lock", seed=-1)
+
+
+def test_listing_names_imports_nothing_heavy():
+    code = (
+        "import sys, confide.problems.catalogue as c, confide.problems as p\n"
+        "names = [*c.PROBLEMS, *dir(p)]\n"
+        "print([m for m in ('numpy', 'numba', 'scipy', 'gymnasium') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_every_public_name_is_there():
+    problems = importlib.import_module("confide.problems")
+    pytest.importorskip("gymnasium")
+    for name in problems.__all__:
+        assert getattr(problems, name) is not None
+    assert set(problems._LAZY) == set(problems.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'maze'"):
+        _ = problems.maze

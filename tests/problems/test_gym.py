@@ -1,0 +1,236 @@
+import sys
+
+import numpy as np
+import pytest
+
+gymnasium = pytest.importorskip("gymnasium", reason='needs pip install "confide[gym]"')
+
+import confide.problems  # noqa: E402
+from confide.agents.agent import Batch  # noqa: E402
+from confide.errors import InvalidParameter, MissingExtra  # noqa: E402
+from confide.experiments.runner import run  # noqa: E402
+from confide.policy import StochasticPolicy, uniform_policy  # noqa: E402
+from confide.privacy.guarantee import no_guarantee  # noqa: E402
+from confide.problems import GymProblem, from_gymnasium, make, one_hot, reward_map, to_gymnasium  # noqa: E402
+
+Z = 5.5  # one false alarm in 2.6e7
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------------------------
+
+
+def raw_value(env, weights, horizon):
+    """The expected sum of the environment's own rewards under weights [h, s, a], an episode ending when it ends."""
+    P, start = env.unwrapped.P, env.unwrapped.initial_state_distrib
+    V = np.zeros(len(start))
+    for h in reversed(range(horizon)):
+        V = np.array(
+            [
+                sum(weights[h, s, a] * sum(p * (r + (0.0 if done else V[t])) for p, t, r, done in P[s][a]) for a in P[s])
+                for s in range(len(start))
+            ]
+        )
+    return start @ V
+
+
+@pytest.mark.parametrize(
+    ("name", "horizon", "low", "high"),
+    [
+        ("FrozenLake-v1", 12, 0, 1),
+        ("CliffWalking-v1", 15, -100, 0),
+        ("CliffWalkingSlippery-v1", 10, -100, 0),
+        ("Taxi-v4", 6, -10, 20),
+    ],
+)
+def test_values_are_an_affine_image_of_the_environments_own(name, horizon, low, high):
+    """The same map for every policy, those whose episodes end early included: policies keep their order."""
+    problem, mapped, env = from_gymnasium(name, horizon), reward_map(name), gymnasium.make(name)
+    assert (mapped.low, mapped.high) == (low, high)
+    assert problem.rewards.min() >= 0 and problem.rewards.max() <= 1
+    rng = np.random.default_rng(0)
+    policies = [rng.dirichlet(np.full(problem.actions, 0.3), size=(horizon, problem.states)) for _ in range(2)]
+    policies += [problem.optimal_policy.probabilities(), uniform_policy(horizon, problem.states, problem.actions).weights]
+    for weights in policies:
+        raw = raw_value(env, weights, horizon)
+        assert mapped.original(problem.value(StochasticPolicy(weights)), horizon) == pytest.approx(raw, abs=1e-9 * (high - low))
+
+
+def test_published_optima():
+    """FrozenLake .74 and .91 [Gymnasium's registry], Taxi 7.93, and the cliff's shortest path of 13 steps."""
+    for name, best, digits in (("FrozenLake-v1", 0.74, 2), ("FrozenLake8x8-v1", 0.91, 2), ("Taxi-v4", 7.93, 2)):
+        problem = from_gymnasium(name)
+        assert problem.horizon == gymnasium.spec(name).max_episode_steps
+        assert round(reward_map(name).original(problem.optimal_value, problem.horizon), digits) == best
+    cliff = from_gymnasium("CliffWalking-v1", 40)
+    assert reward_map("CliffWalking-v1").original(cliff.optimal_value, 40) == pytest.approx(-13)
+
+
+def test_episodes_that_end_early_stay_in_the_end():
+    problem = from_gymnasium("CliffWalking-v1", 20)
+    users = problem.sample(problem.optimal_policy, 3, np.random.default_rng(0))
+    assert problem.states == 49 and (users.states[:, 13:] == 48).all() and (users.states[:, :13] != 48).all()
+    assert (users.rewards[:, 13:] == 1.0).all() and np.allclose(users.rewards[:, :13], 0.99)  # the images of 0 and of -1
+
+
+def test_the_name_says_how_rewards_were_mapped():
+    assert from_gymnasium("FrozenLake-v1").name == "gym:FrozenLake-v1"
+    assert from_gymnasium("Taxi-v4").name == "gym:Taxi-v4, rewards (r +10) / 30"
+    assert make("gym:Taxi-v4", horizon=3).horizon == 3 and make("gym:FrozenLake-v1").horizon == 100
+
+
+def test_options_and_environments_are_taken():
+    dry = from_gymnasium("FrozenLake-v1", 20, is_slippery=False)
+    assert dry.optimal_value == 1.0
+    assert from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=False), 20).optimal_value == 1.0
+    with pytest.raises(InvalidParameter, match="options are for environments given by name"):
+        from_gymnasium(gymnasium.make("FrozenLake-v1"), 20, is_slippery=False)
+
+
+class Endless(gymnasium.Env):
+    """Two states, no end, rewards between 2 and 5."""
+
+    P = {s: {a: [(1.0, a, 5.0 if a else 2.0, False)] for a in (0, 1)} for s in (0, 1)}  # noqa: RUF012
+    initial_state_distrib = (1.0, 0.0)
+
+
+def test_a_world_without_an_end_gets_none():
+    problem = from_gymnasium(Endless(), 4)
+    assert problem.states == 2 and problem.optimal_value == 4.0 and problem.name == "gym:Endless, rewards (r -2) / 3"
+    assert reward_map(Endless()).original(problem.optimal_value, 4) == 20.0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: from_gymnasium("Blackjack-v1", 5), "BlackjackEnv has no table P .*GymProblem"),
+        (lambda: from_gymnasium("Nothing-v0", 5), "Gymnasium cannot make 'Nothing-v0'"),
+        (lambda: from_gymnasium("CliffWalking-v1"), "no time limit: give a horizon"),
+        (lambda: from_gymnasium("FrozenLake-v1", 0), "horizon must be at least 1"),
+        (lambda: from_gymnasium("Taxi-v4", fickle_passenger=True), "fickle passenger is not in the table"),
+        (lambda: to_gymnasium(3), "only finite problems and linear systems"),
+    ],
+)
+def test_what_cannot_be_imported_or_exported(call, message):
+    with pytest.raises(InvalidParameter, match=message):
+        call()
+
+
+def test_without_gymnasium(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    monkeypatch.delitem(sys.modules, "confide.problems.gym")
+    monkeypatch.delattr(confide.problems, "gym")
+    for name in ("from_gymnasium", "to_gymnasium", "GymProblem"):
+        with pytest.raises(MissingExtra, match=r'pip install "confide\[gym\]"'):
+            getattr(confide.problems, name)
+
+
+# --- step by step ----------------------------------------------------------------------------------------------------------------------
+
+
+class AtRandom:
+    """Plays at random; what a policy for step-by-step worlds must be able to do."""
+
+    def act(self, step, state, rng):  # noqa: ARG002
+        return int(rng.integers(len(state)))
+
+    def save(self, path):
+        path.write_text("at random")
+
+
+def cart_features(observation):
+    """[action, i]: the observation, in the half that belongs to the action."""
+    return np.kron(np.eye(2), np.tanh(observation)) / 2
+
+
+def test_any_environment_is_played_step_by_step():
+    problem = GymProblem("CartPole-v1", cart_features, horizon=60)
+    assert problem.optimal_value is None and problem.uniform_value is None and problem.name == "gym:CartPole-v1"
+    assert (problem.public.horizon, problem.public.actions, problem.public.dimension) == (60, 2, 8)
+    assert problem.chunk * 61 * 2 * 8 * 8 <= 2**26
+    users = problem.sample(AtRandom(), 30, np.random.default_rng(0))
+    assert users.states.shape == (30, 61, 2, 8) and users.actions.shape == users.rewards.shape == (30, 60)
+    lengths = users.rewards.sum(axis=1).astype(int)  # one point per step
+    assert lengths.min() < 60
+    for i, length in enumerate(lengths):
+        assert users.states[i, :length].any(axis=(1, 2)).all()
+        over = length + 1 if length == 60 else length  # what is over has no features, no rewards and no actions
+        assert not users.states[i, over:].any() and not users.rewards[i, length:].any() and not users.actions[i, length:].any()
+
+
+def test_features_are_those_of_the_observations():
+    problem, rng = GymProblem("CartPole-v1", cart_features, horizon=20), np.random.default_rng(5)
+    users = problem.sample(AtRandom(), 1, rng)
+    env = gymnasium.make("CartPole-v1")
+    observation, _ = env.reset(seed=int(np.random.default_rng(5).integers(2**31)))
+    for h in range(int(users.rewards.sum())):
+        assert np.array_equal(users.states[0, h], cart_features(observation))
+        observation = env.step(int(users.actions[0, h]))[0]
+
+
+def test_the_same_generator_gives_the_same_episodes_and_can_be_taken_up():
+    problem, rng = GymProblem("CartPole-v1", cart_features, horizon=20), np.random.default_rng(1)
+    whole = problem.sample(AtRandom(), 6, np.random.default_rng(1))
+    problem.sample(AtRandom(), 2, rng)
+    fresh = np.random.default_rng()
+    fresh.bit_generator.state = rng.bit_generator.state
+    rest = GymProblem("CartPole-v1", cart_features, horizon=20).sample(AtRandom(), 4, fresh)
+    assert np.array_equal(whole.states[2:], rest.states) and np.array_equal(whole.actions[2:], rest.actions)
+
+
+def test_a_known_problem_played_step_by_step_has_its_known_value():
+    """one-hot, exported and played through its features: 4000 users, |z| < 5.5."""
+    truth = one_hot()
+    problem = GymProblem(to_gymnasium(truth), lambda state: truth.features[state], horizon=5)
+    returns = problem.sample(AtRandom(), 4000, np.random.default_rng(2)).rewards.sum(axis=1)
+    assert problem.name == "gym:confide/one-hot" and problem.dimension == 10
+    assert abs(returns.mean() - truth.uniform_value) < Z * returns.std() / np.sqrt(4000)
+
+
+class Player:
+    """An agent that learns nothing."""
+
+    name = "player"
+
+    def __init__(self, episodes):
+        self.episodes, self.guarantee = episodes, no_guarantee(episodes)
+
+    def next_batch(self):
+        return Batch(AtRandom(), 10)
+
+    def observe(self, users):
+        assert users.states.ndim == 4
+
+
+def test_the_runner_reports_returns_where_regret_is_unknown():
+    result = run(Player(25), GymProblem("CartPole-v1", cart_features, horizon=30))
+    assert result.optimal_value is None and np.isnan(result.regret).all()
+    assert result.complete and 5 < result.mean_return[-1] <= 30
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: GymProblem("Pendulum-v1", cart_features, 5), "finitely many actions"),
+        (lambda: GymProblem("CartPole-v1", cart_features, 501), "stops after 500 steps, got horizon=501"),
+        (lambda: GymProblem("CartPole-v1", lambda x: x, 5), r"must have shape \(2, dimension\), got \(4,\)"),
+        (lambda: GymProblem("CartPole-v1", lambda _: np.eye(3), 5), r"must have shape \(2, dimension\), got \(3, 3\)"),
+        (
+            lambda: GymProblem("CartPole-v1", cart_features, 5).sample(uniform_policy(5, 1, 2), 1, None),
+            "acts on features, got StochasticPolicy",
+        ),
+    ],
+)
+def test_what_cannot_be_played(call, message):
+    with pytest.raises(InvalidParameter, match=message):
+        call()
+
+
+def test_features_that_go_wrong_on_the_way_do_not_leak_values():
+    seen = []
+
+    def fading(observation):
+        seen.append(observation)
+        return np.full((2, 3), np.nan if len(seen) > 4 else 1.0)
+
+    with pytest.raises(InvalidParameter, match=r"must be finite, of shape \(2, 3\), got shape \(2, 3\)$"):
+        GymProblem("CartPole-v1", fading, 10).sample(AtRandom(), 1, np.random.default_rng(0))

@@ -1,0 +1,217 @@
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from confide.experiments.run import Segment
+from confide.privacy.certificate import Certificate
+from confide.report import write_report
+from confide.report.markup import Markup, tag
+
+EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\"'&<!--"
+
+
+class Reader(HTMLParser):
+    """The page as a browser would see it: elements, visible text, and what is in scripts."""
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.words, self.scripts, self.open = [], [], [], []
+
+    def handle_starttag(self, name, attributes):
+        self.elements.append((name, dict(attributes)))
+        self.open.append(name)
+        if name == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, name):
+        while self.open and self.open.pop() != name:
+            pass
+
+    def handle_data(self, data):
+        if "script" in self.open:
+            self.scripts[-1] += data
+        elif "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return re.sub(r"[ \n]+", " ", " ".join(self.words))
+
+    @property
+    def figures(self):
+        return json.loads(self.scripts[0])
+
+
+def read(path):
+    reader = Reader()
+    reader.feed(path.read_text(encoding="utf-8"))
+    return reader
+
+
+@pytest.fixture(scope="module")
+def page(made_up, tmp_path_factory):
+    return read(write_report(made_up.study(), tmp_path_factory.mktemp("study") / "new" / "report.html"))
+
+
+@pytest.fixture
+def report(tmp_path):
+    return lambda runs, **more: read(write_report(runs, tmp_path / "report.html", **more))
+
+
+def test_one_file_that_needs_nothing_else(page):
+    assert [name for name, _ in page.elements].count("script") == 3  # the data, plotly.js once, the drawing
+    for name, attributes in page.elements:
+        assert name not in ("link", "iframe", "object", "embed", "base", "form", "a", "img")
+        assert not {"src", "href", "srcset", "action"} & set(attributes)
+        assert not [key for key in attributes if key.startswith("on")]
+    (policy,) = [a["content"] for name, a in page.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none';") and "http" not in policy
+    assert "unsafe" not in policy.split("script-src")[1]
+
+
+def test_style_and_data_name_no_address(page, made_up, tmp_path):
+    text = write_report(made_up.study(1), tmp_path / "report.html").read_text()
+    style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)[1]
+    assert "url(" not in style and "@import" not in style and "//" not in style
+    assert "http" not in page.scripts[0] + page.scripts[2]
+
+
+def test_it_says_what_happened_and_what_is_promised(page):
+    for said in (
+        "the private learner ucrl-vtr (ε = 1) is more than 99.9\u202f% of the way from uniform to optimal play",
+        "times the regret of the same learner without privacy",
+        "Joint differential privacy",
+        "All other users together",
+        "The curator, who holds the raw data",
+        "Replace: one user is swapped for any other.",
+        "What is NOT protected",
+        "A user’s own actions",
+        "Simulation only.",
+        "NO PRIVACY",
+        "Nobody is protected.",
+        "uniform, oracle: one fixed policy for everybody.",
+        "ucrl-vtr, no privacy: no noise was added",
+        "python 3.11.2, confide 0.1.0, numpy 2.4.6.",
+        "20 runs in",
+    ):
+        assert said in page.text, said
+    assert "confide run ucrl-vtr lock --epsilon 1 --delta 1e-5" in page.text
+
+
+def test_the_figures_and_their_data(page, made_up):
+    assert list(page.figures) == ["regret-0", "value-0", "noise-0"]
+    regret = page.figures["regret-0"]
+    assert [trace["label"] for trace in regret["traces"]] == ["ucrl-vtr, ε = 1", "ucrl-vtr, no privacy", "uniform"]
+    private = regret["traces"][0]
+    assert len(private["x"]) == len(private["y"]) == len(private["low"]) == len(private["high"])
+    assert private["x"][-1] == 100_000 and private["low"][-1] < private["y"][-1] < private["high"][-1]
+    assert "low" not in regret["traces"][2]  # uniform play is the same for every seed
+    assert [line["y"] for line in page.figures["value-0"]["lines"]] == [made_up.OPTIMAL, made_up.UNIFORM]
+    assert len(page.figures["noise-0"]["traces"]) == 2  # noise and signal of the private learner
+    described = [a["aria-label"] for _, a in page.elements if a.get("class") == "plotly-graph-div"]
+    assert len(described) == 3 and "ucrl-vtr, ε = 1:" in described[0]
+
+
+def test_final_figures_over_seeds(page, made_up):
+    keys = [float(a["data-key"]) for name, a in page.elements if name == "td" and "data-key" in a]
+    regrets = [run.regret[-1] for run in made_up.study()[:5]]
+    seeds, users, mean, error, median = keys[:5]
+    assert (seeds, users) == (5, 100_000)
+    assert mean == pytest.approx(sum(regrets) / 5) and median == pytest.approx(sorted(regrets)[2]) and error > 0
+
+
+def test_uniform_play_is_drawn_even_if_nobody_ran_it(report, made_up):
+    traces = report([made_up.learner()]).figures["regret-0"]["traces"]
+    assert traces[-1]["label"] == "uniform play" and traces[-1]["y"] == [1.06, 106_000]
+
+
+def test_a_learner_without_noise_says_so(report, made_up):
+    page = report([made_up.learner(kind="none")])
+    assert "noise-0" not in page.figures
+    assert "there is no noise to show" in page.text and "Simulation only" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "against", "trusted"),
+    [
+        ("central", "Everybody who reads what is published", "The curator"),
+        ("joint", "All other users together", "The curator"),
+        ("local", "Everybody, the server included", "Nobody but the user’s own device"),
+    ],
+)
+def test_the_privacy_panel_says_whom_to_trust(report, made_up, kind, against, trusted):
+    text = report([made_up.learner(kind=kind)]).text
+    assert against in text and trusted in text
+    assert ("exact sums and saved state are secrets" in text) is (kind != "local")
+
+
+def test_secure_noise_has_no_warning(report, made_up):
+    text = report([made_up.learner(certificate=None, guarantee=str(made_up.guarantee_of("joint", source="secure")))]).text
+    assert "Simulation only" not in text and "from the system’s entropy" in text
+
+
+def test_a_guarantee_in_other_words_is_shown_as_it_stands(report, made_up):
+    text = report([made_up.learner(certificate=None, guarantee="as private as can be")]).text
+    assert "as private as can be" in text and "Privacy as the agent states it" in text and "e ε" not in text
+
+
+def test_returns_where_values_are_unknown(report, made_up):
+    page = report([made_up.learner(exact=False, seed=i) for i in range(3)])
+    assert list(page.figures) == ["returns-0", "noise-0"]
+    assert "has earned" in page.text and "regret is not either" in page.text
+    assert "The average returns in this report" in page.text  # measured on raw data, and it says so
+
+
+def test_interrupted_runs_are_pointed_out(report, made_up):
+    text = report(made_up.everything()).text
+    assert "ucrl-vtr, ε = 1 was interrupted (seed 4 after 31\u202f000 of 100\u202f000 users): left out of all figures." in text
+    alone = report([made_up.learner(stop=500)]).text
+    assert "the figures stop at 500 users" in alone
+
+
+def test_every_certificate_once(page, made_up):
+    places = [a["id"] for name, a in page.elements if name == "pre" and a["id"].startswith("certificate")]
+    assert len(places) == 2  # one per series, not per seed
+    assert made_up.learner().certificate.document["subject"] in page.text
+
+
+def test_the_command_given_beats_the_commands_of_the_runs(report, made_up):
+    page = report([made_up.learner()], command="make demo", title="A demo")
+    assert "make demo" in page.text and "--epsilon 1" not in page.text and "A demo" in page.text
+    assert "no command was recorded" in report([made_up.learner(command="")]).text
+
+
+def test_nothing_that_comes_from_outside_becomes_markup(report, made_up):
+    document = made_up.learner().certificate.document | {"subject": EVIL}
+    runs = [
+        made_up.learner(agent=EVIL, problem=EVIL, command=EVIL, certificate=Certificate(document), versions={EVIL: EVIL}),
+        made_up.learner(agent="b", problem=EVIL, certificate=None, guarantee=EVIL),
+    ]
+    page = report(runs, title=EVIL)
+    names = [name for name, _ in page.elements]
+    assert names.count("script") == 3 and "img" not in names
+    assert not [a for _, a in page.elements if "onerror" in a]
+    assert page.text.count("<img src=x onerror=alert(1)></script>") >= 6
+    assert "&lt;img" in page.figures["regret-0"]["traces"][0]["label"]  # plotly.js reads labels as HTML
+
+
+def test_dollars_are_not_placeholders(report, made_up):
+    assert "$body ${plotly} $$" in report([made_up.learner(agent="$body ${plotly} $$")]).text
+
+
+def test_odd_runs_make_a_page(report, made_up):
+    one = made_up.learner(users=1, segments=(Segment(1, 1.0, 1.0, 0.0, 0.0),))
+    report([one])
+    report([made_up.fixed("oracle", made_up.OPTIMAL)])
+    report([made_up.learner(uniform_value=None)])
+    report([made_up.learner(optimal_value=1.0, uniform_value=1.0, segments=(Segment(100_000, 1.0, 1.0),))])
+    report([made_up.learner(segments=(Segment(100_000, None, 1.0, 2.0, None),))])
+
+
+def test_tags_escape_what_is_not_markup():
+    assert (
+        tag("p", "<b>", Markup("<i></i>"), class_='a"b', hidden=True, title=False)
+        == '<p class="a&quot;b" hidden>&lt;b&gt;<i></i></p>'
+    )
