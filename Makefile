@@ -8,13 +8,11 @@ TEST_CACHE := .numba_cache/test
 .PHONY: demo test lint types check-format bench clean
 
 demo: $(READY)
-	$(BIN)/python examples/privacy_demo.py demo
-	$(BIN)/confide verify demo/certificate.json
-	$(BIN)/confide calibrate --epsilon 1 --delta 1e-5 --episodes 100000 --horizon 5 --dimension 5
+	$(BIN)/confide run ucrl-vtr lock --epsilon 1 --delta 1e-5 --seeds 5 --beside no-privacy --beside uniform --out demo
 
 test: lint types
 	rm -rf $(TEST_CACHE)
-	NUMBA_CACHE_DIR=$(TEST_CACHE) $(BIN)/python -m pytest tests/mechanisms/counters/test_kernels.py
+	NUMBA_CACHE_DIR=$(TEST_CACHE) $(BIN)/python -m pytest tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py tests/planners
 	NUMBA_CACHE_DIR=$(TEST_CACHE) $(BIN)/python -m pytest -n 2 --dist worksteal --durations 10
 
 lint: $(READY)
@@ -26,11 +24,12 @@ types: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/counters.py
+	$(BIN)/python benchmarks/samplers.py
 
 clean:
 	rm -rf .venv .numba_cache demo build src/*.egg-info
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[secure,dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[secure,gym,icu,dev]"
 	touch $(READY)

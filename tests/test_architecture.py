@@ -19,7 +19,7 @@ LAYERS = {
     "privatizers": {"mechanisms", "privacy"},
     "planners": {"privacy", "mechanisms", "policy"},  # neither trajectory nor statistics: released values only
     "problems": {"planners", "policy", "trajectory", "mechanisms"},
-    "agents": {"planners", "privatizers", "statistics", "mechanisms", "privacy", "policy", "trajectory"},
+    "agents": {"planners", "problems", "privatizers", "statistics", "mechanisms", "privacy", "policy", "trajectory"},
     "audit": {"agents", "privatizers", "statistics", "mechanisms", "privacy"},
     "experiments": {"agents", "audit", "mechanisms", "policy", "privacy", "problems", "report", "trajectory"},
     "report": {"experiments", "privacy", "policy"},

@@ -1,5 +1,7 @@
 """What to do: public values, functions of releases alone."""
 
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +54,7 @@ class StochasticPolicy:
         if wrong.any():
             h, s = np.argwhere(wrong)[0]
             raise InvalidParameter(f"weights[h={h}, s={s}] must be probabilities that sum to one")
-        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "weights", weights / weights.sum(axis=2, keepdims=True))
 
     @property
     def choices(self) -> int:
@@ -88,8 +90,21 @@ class LinearPolicy:
         _save(path, kind="linear", gains=self.gains)
 
 
+@dataclass(frozen=True, slots=True)
+class RandomPolicy:
+    """Any of `choices` actions with the same probability, whatever the state: for worlds that are played step by step."""
+
+    choices: int
+
+    def act(self, step: int, state: Any, rng: np.random.Generator) -> int:  # noqa: ARG002 - the same everywhere
+        return int(rng.integers(self.choices))
+
+    def save(self, path: str | Path) -> None:
+        _save(path, kind="random", choices=np.array(self.choices))
+
+
 FinitePolicy = TabularPolicy | StochasticPolicy
-Policy = FinitePolicy | LinearPolicy
+Policy = FinitePolicy | LinearPolicy | RandomPolicy
 
 
 def uniform_policy(horizon: int, states: int, actions: int) -> StochasticPolicy:
@@ -99,12 +114,14 @@ def uniform_policy(horizon: int, states: int, actions: int) -> StochasticPolicy:
 def load_policy(path: str | Path) -> Policy:
     """A policy that was saved; never a pickle."""
     try:
-        with np.load(path, allow_pickle=False) as data:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
             kind = str(data["kind"])
             if kind == "tabular":
                 return TabularPolicy(data["actions"], int(data["choices"]))
+            if kind == "random":
+                return RandomPolicy(int(data["choices"]))
             return StochasticPolicy(data["weights"]) if kind == "stochastic" else LinearPolicy(data["gains"])
-    except (OSError, KeyError, ValueError, EOFError) as error:
+    except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise InvalidParameter(f"{path} is not a saved policy: {error}") from None
 
 

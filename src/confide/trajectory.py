@@ -17,7 +17,8 @@ class Trajectories:
     """Whole episodes of many users, all under one policy.
 
     Shapes: states [user, h] with h = 0..H (the last one is where the episode ended), actions and rewards [user, h] with h = 0..H-1. In a
-    linear system states [user, h, n] and actions [user, h, d] are vectors, and rewards are minus the costs.
+    linear system states [user, h, n] and actions [user, h, d] are vectors, and rewards are minus the costs; in a world played step by
+    step states are features [user, h, action, i].
     """
 
     states: npt.NDArray[Any] = field(repr=False)

@@ -52,7 +52,7 @@ def test_regret_is_the_sum_over_users():
     per_user = np.concatenate([np.full(s.users, PROBLEM.optimal_value - s.value) for s in done.segments])
     np.testing.assert_allclose(done.regret, np.cumsum(per_user)[done.checkpoints - 1], rtol=1e-12)
     assert [s.users for s in done.segments] == list(np.diff([0, *visits().schedule.times]))
-    assert done.mean_return[-1] == pytest.approx(done.value[-1], abs=0.1)
+    assert np.isnan(done.mean_return).all()  # exact averages over users are not part of what is published
 
 
 def test_one_seed_decides_everything():

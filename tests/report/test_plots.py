@@ -42,7 +42,7 @@ def test_regret_and_value_of_a_study(made_up):
     figure = plot_runs(made_up.study())
     regret, value = axes(figure)
     assert (regret.get_xscale(), regret.get_yscale(), value.get_xscale(), value.get_yscale()) == ("log", "log", "log", "linear")
-    assert legend(figure) == ["ucrl-vtr, ε = 1", "ucrl-vtr, no privacy", "uniform", "oracle"]
+    assert legend(figure) == ["ucrl-vtr, ε = 1", "ucrl-vtr, no privacy", "uniform"]
     assert len(regret.lines) == 3  # optimal play loses nothing, and zero has no logarithm
     assert len(regret.collections) == 2 and len(value.collections) == 2  # bands where seeds differ
     expected = np.mean([run.regret[-1] for run in made_up.study()[:5]])

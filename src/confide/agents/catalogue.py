@@ -21,6 +21,9 @@ class Entry:
 
 
 AGENTS = {
+    "ucrl-vtr": Entry(
+        "confide.agents.ucrl_vtr:UCRLVTR", "optimistic planning on private least squares, for mixtures of known kernels", "Luyo21"
+    ),
     "uniform": Entry(
         "confide.agents.reference:Uniform", "plays at random (in a linear system, does nothing): the lower end of the scale"
     ),

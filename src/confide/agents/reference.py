@@ -7,7 +7,7 @@ import numpy as np
 from confide.agents.agent import Batch
 from confide.errors import InvalidParameter
 from confide.planners.backward_induction import optimal
-from confide.policy import LinearPolicy, Policy, uniform_policy
+from confide.policy import LinearPolicy, Policy, RandomPolicy, uniform_policy
 from confide.privacy.guarantee import no_guarantee
 from confide.trajectory import Trajectories, TransitionCounts
 
@@ -43,6 +43,8 @@ class Uniform(_FixedPolicy):
     def __init__(self, public: Any, *, episodes: int) -> None:
         if hasattr(public, "inputs"):
             policy: Policy = LinearPolicy(np.zeros((public.horizon, public.inputs, public.states)))
+        elif not hasattr(public, "states"):  # a world that is played step by step
+            policy = RandomPolicy(public.actions)
         else:
             policy = uniform_policy(public.horizon, public.states, public.actions)
         super().__init__(policy, episodes, "uniform")

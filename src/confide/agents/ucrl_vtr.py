@@ -1,14 +1,28 @@
-"""UCRL-VTR [Luyo21, Alg. 1]: how much noise its statistics get, as printed and at the same promise."""
+"""UCRL-VTR [Luyo21, Alg. 1] under joint differential privacy, and how much noise its printed constants add at the same promise."""
 
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
+from confide.agents.agent import Batch
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Factorisation, Tree
+from confide.mechanisms.sources import NoiseSource
+from confide.planners.bonus import tight
+from confide.planners.least_squares import least_squares
+from confide.planners.optimism import Plan, optimistic
+from confide.planners.value_features import reduced
+from confide.privacy.bounded import NoiseLevel, Released
+from confide.privacy.certificate import Mechanism
+from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import GaussianDP, loss_for
-from confide.privacy.request import JointDP, Relation
-from confide.privatizers import worst_std
-from confide.statistics.bounds import RegressionRows
+from confide.privacy.request import JointDP, LocalDP, Relation, Request
+from confide.privatizers import CentralPrivatizer, Schedule, geometric, worst_std
+from confide.problems.linear_mixture import LinearMixturePublic
+from confide.statistics.bounds import RegressionRows, WeightedRows
+from confide.statistics.value_targets import ValueTargets
+from confide.trajectory import Trajectories, TransitionCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +100,103 @@ def check_setting(episodes: int, horizon: int, dimension: int, failure: float) -
             raise InvalidParameter(f"{name} must be at least 1, got {name}={value}")
     if not 0 < failure < 1:
         raise InvalidParameter(f"failure must be in (0, 1), got failure={failure}")
+
+
+class UCRLVTR:
+    """UCRL-VTR: optimistic planning on value-targeted least squares, from private prefix sums.
+
+    Promise: joint DP for every user (`privacy`), by one query per user (all steps together) through one counter; delta = 0 gives Laplace
+    noise. Actions are functions of releases alone. `NoPrivacy` is the same algorithm without noise.
+
+    Reference: [Luyo21, Alg. 1].
+
+    Departures (each for less noise at the same promise, none needed for privacy): exact accounting of one joint query instead of
+    composition over steps; GOE noise; values centred and scaled to [0, 1] and mixture weights on the simplex, so that rows live in d - 1
+    dimensions; public weights per (s, a); releases on a geometric schedule, each batch one leaf of the counter with the least noise;
+    eigenvalues clipped at zero and a ridge of the size of the noise instead of the shift 2 Upsilon; estimates projected on the simplex;
+    a bonus from released quantities, scaled by `bonus_scale`; Q clipped at 0 from below. Regret is measured, not proved.
+    """
+
+    name = "ucrl-vtr"
+    accepts_counts = True
+
+    def __init__(
+        self,
+        public: LinearMixturePublic,
+        *,
+        episodes: int,
+        privacy: Request,
+        schedule: Schedule | None = None,
+        bonus_scale: float | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        if public.rewards is None:
+            raise InvalidParameter("UCRL-VTR needs known rewards")
+        if isinstance(privacy, LocalDP):
+            raise InvalidParameter("this agent keeps joint promises: use JointDP or NoPrivacy")
+        self.public, self.privacy, self.noise = public, privacy, noise
+        self.schedule = schedule or geometric(episodes)
+        self.episodes = self.schedule.users
+        self._bonus_scale = 0.1 if bonus_scale is None else bonus_scale
+        self._features = reduced(public.dimension)
+        self._bound = WeightedRows(value_steps(public.horizon), self._features.dimension, balance=1.05)
+        self._made: CentralPrivatizer | None = None
+        self._plan: Plan | None = None
+        self._targets: ValueTargets | None = None
+        self.signal: float | None = None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return billboard(self._privatizer.guarantee)
+
+    @property
+    def users(self) -> int:
+        return self._made.users if self._made else 0
+
+    @property
+    def noise_level(self) -> NoiseLevel:
+        return self._privatizer.release().noise
+
+    def mechanisms(self) -> list[Mechanism]:
+        return [self._privatizer.mechanism()]
+
+    def next_batch(self) -> Batch:
+        if self._plan is None:
+            self._replan(self._privatizer.release())
+        assert self._plan is not None
+        return Batch(self._plan.policy, self.schedule.times[self._privatizer.release().generation] - self.users)
+
+    def observe(self, users: Trajectories | TransitionCounts) -> None:
+        if self._targets is None:
+            raise InvalidParameter("users come after the policy that serves them: call next_batch first")
+        before = self._privatizer.release().generation
+        self._privatizer.absorb(self._targets.contribution(users))
+        if self._privatizer.release().generation > before:
+            self._plan = self._targets = None
+
+    def save(self) -> bytes:
+        return self._privatizer.save()
+
+    def restore(self, data: bytes) -> None:
+        """Plans are functions of releases, so only the privatizer has a state."""
+        self._privatizer.restore(data, released=0)
+
+    @property
+    def _privatizer(self) -> CentralPrivatizer:
+        if self._made is None:
+            if self.noise is None:
+                raise InvalidParameter("the agent has no noise yet: confide.run gives it some, or pass noise=")
+            self._made = CentralPrivatizer(self._bound, self.schedule, privacy=self.privacy, noise=self.noise)
+        return self._made
+
+    def _replan(self, released: Released) -> None:
+        """Everything here is post-processing of the release."""
+        Lambda, u = self._bound.unpack(released.values)
+        s = released.noise.std
+        estimate = least_squares(Lambda, u, noise_std=s, simplex=True, feature_map=self._features)
+        width = tight(target_std=1.0, response_noise=s / self._bound.balance, gram_noise=s, factor=self._bonus_scale)
+        assert self.public.rewards is not None
+        self._plan = optimistic(self.public.kernels, self.public.rewards, estimate, feature_map=self._features, width=width)
+        self._targets = ValueTargets(self._bound, self._features, self.public.kernels, self._plan.values)
+        mean_eigenvalue = float(np.trace(Lambda, axis1=1, axis2=2).mean() / self._features.dimension)
+        self.signal = mean_eigenvalue if released.generation else None

@@ -9,7 +9,7 @@ from confide.privacy.bounded import L2Ball
 from confide.privacy.certificate import Certificate, Json, check_schema, loss_from_json, standing_assumptions
 from confide.privacy.loss import NO_PRIVACY, ApproxDP, GaussianDP, Loss, PureDP, compose
 from confide.privacy.request import Relation, Trust
-from confide.statistics.bounds import RegressionRows
+from confide.statistics.bounds import RegressionRows, WeightedRows
 
 _TOLERANCE = 1e-6  # relative: what rounding, and the discretisation of a PLD, may add up to
 _OVERSTATED = 1e-3
@@ -20,7 +20,7 @@ _TRUST = {
     "LocalDP": {"local"},
     "NoPrivacy": {"none"},
 }
-_BOUNDS = {kind.__name__: kind for kind in (L2Ball, RegressionRows)}
+_BOUNDS = {kind.__name__: kind for kind in (L2Ball, RegressionRows, WeightedRows)}
 
 
 @dataclass(frozen=True, slots=True)

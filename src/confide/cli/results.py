@@ -55,6 +55,7 @@ def list_all(as_json: AsJson = False) -> None:
 
 
 def print_runs(runs: "list[Run]", as_json: bool) -> None:
+    """A line per agent and promise, over its seeds; as JSON an entry per run."""
     rows = [_row(one) for one in runs]
     if as_json:
         print_json(rows)
@@ -62,27 +63,33 @@ def print_runs(runs: "list[Run]", as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table()
-    for heading, justify in (("agent", "left"), ("problem", "left"), ("seed", "right"), ("users", "right"), ("regret", "right")):
-        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
-    for heading in ("value", "of the way", "seconds"):
-        table.add_column(heading, justify="right")
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        known = row["regret"] is not None
-        table.add_row(
-            row["agent"],
-            row["problem"],
-            str(row["seed"]),
-            f"{row['users']:,}",
-            f"{row['regret']:,.1f}" if known else "unknown",
-            f"{row['value']:.4f}" if known else f"return {row['mean_return']:.4f}",
-            f"{100 * row['share']:.1f} %" if row["share"] is not None else "",
-            f"{row['seconds']:.1f}",
-        )
+        groups.setdefault((row["agent"], row["problem"], row["guarantee"]), []).append(row)
+    table = Table()
+    for heading in ("agent", "problem", "epsilon", "seeds", "users", "regret", "value", "way"):
+        table.add_column(heading, justify="left" if heading in ("agent", "problem") else "right", overflow="fold")
+    for (agent, problem, _), group in groups.items():
+        table.add_row(agent, problem, *_summary(group))
     console = Console()
     console.print(table)
-    for guarantee in sorted({f"{one.agent}: {one.guarantee}" for one in runs}):
-        console.print(guarantee, style="dim", highlight=False)
+    for guarantee in dict.fromkeys(f"{one.agent}: {one.guarantee}" for one in runs):
+        console.print(guarantee, style="dim", highlight=False, soft_wrap=True, markup=False)
+
+
+def _summary(group: list[dict[str, Any]]) -> list[str]:
+    """Epsilon, seeds, users, mean regret with its standard error, and the last policies' mean value."""
+    from statistics import fmean, stdev
+
+    epsilon, users = group[0]["epsilon"], {row["users"] for row in group}
+    said = [f"{epsilon:.4g}" if epsilon is not None else "none", str(len(group)), "/".join(f"{n:,}" for n in sorted(users))]
+    if any(row["regret"] is None for row in group):
+        return [*said, "unknown", f"return {fmean(row['mean_return'] or 0.0 for row in group):.4g}", ""]
+    regrets = [row["regret"] for row in group]
+    error = f" ± {stdev(regrets) / len(group) ** 0.5:,.0f}" if len(group) > 1 else ""
+    share = [row["share"] for row in group if row["share"] is not None]
+    way = f"{100 * fmean(share):.0f} %" if share else ""
+    return [*said, f"{fmean(regrets):,.0f}{error}", f"{fmean(row['value'] for row in group):.4f}", way]
 
 
 def _row(one: "Run") -> dict[str, Any]:
@@ -99,8 +106,9 @@ def _row(one: "Run") -> dict[str, Any]:
         "complete": one.complete,
         "regret": float(one.regret[-1]) if known else None,
         "value": value,
-        "mean_return": float(one.mean_return[-1]) if one.episodes else None,
+        "mean_return": float(one.mean_return[-1]) if one.episodes and not known else None,
         "share": share,
         "guarantee": one.guarantee,
+        "epsilon": one.certificate.document["promise"]["epsilon"] if one.certificate else None,
         "seconds": one.seconds,
     }

@@ -24,7 +24,7 @@ class Segment:
 
     users: int  # how many
     value: float | None  # the exact value of the policy, where the problem knows it
-    mean_return: float  # what these users got on average
+    mean_return: float | None  # what these users got on average: only where exact values are unknown; no promise covers it
     noise_std: float | None = None  # of the release that the policy was planned from, where there was one
     signal: float | None = None  # what stood against that noise, as the agent measures it from the release
 
@@ -78,8 +78,8 @@ class Run:
 
     @property
     def mean_return(self) -> Array:
-        """What the users of the checkpoint's segment got on average: sampled, where `value` is exact."""
-        return self._at_checkpoints([s.mean_return for s in self.segments])
+        """What the users of the checkpoint's segment got on average, where the problem's values are unknown. No promise covers it."""
+        return self._at_checkpoints([math.nan if s.mean_return is None else s.mean_return for s in self.segments])
 
     @property
     def noise_std(self) -> Array:
@@ -90,7 +90,10 @@ class Run:
         return self._at_checkpoints([math.nan if s.signal is None else s.signal for s in self.segments])
 
     def save(self, folder: str | Path) -> None:
-        """Into a folder of JSON and CSV that opens anywhere; public values only."""
+        """Into a folder of JSON and CSV that opens anywhere: what was released and what follows from it, and no saved state.
+
+        Where the problem's values are unknown it holds mean returns, too: exact averages over users, which no promise covers.
+        """
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         facts = {key: getattr(self, key) for key in _FACTS}

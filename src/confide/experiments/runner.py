@@ -30,6 +30,8 @@ def run(
     problem: Any,
     *,
     episodes: int | None = None,
+    features: Callable[[Any], Any] | None = None,
+    horizon: int | None = None,
     seed: int = 0,
     source: NoiseSource | None = None,
     state: StateFile | None = None,
@@ -41,6 +43,7 @@ def run(
     One `SeedSequence` seeds the world, the agent and the (fast) noise. With a `state` file the run can be killed at any moment and taken up
     again by the same call, bit by bit the same; the file is PRIVATE and is removed when the run is complete. Ctrl-C returns what is done.
     """
+    problem = _world(problem, features, horizon)
     total = _episodes(agent, episodes)
     world, agent_seed, noise_seed = np.random.SeedSequence(seed).spawn(3)
     rng = np.random.default_rng(world)
@@ -106,14 +109,17 @@ class _Loop:
         level, signal = getattr(self.agent, "noise_level", None), getattr(self.agent, "signal", None)
         earned, left = 0.0, users
         while left:
-            size = left if self.counted else min(left, _CHUNK)
+            size = left if self.counted else min(left, getattr(self.problem, "chunk", _CHUNK))
             seen: Trajectories | TransitionCounts
             seen = self.problem.count(policy, size, self.rng) if self.counted else self.problem.sample(policy, size, self.rng)
             earned += float(seen.rewards.sum()) if isinstance(seen, Trajectories) else float(seen.reward @ seen.count)
             self.agent.observe(seen)
             left -= size
         self.policy, self.served = policy, self.served + users
-        self.segments.append(Segment(users, value, earned / users, None if level is None else level.std, signal))
+        noise_std = (
+            level.std if level is not None and level.std > 0 else None
+        )  # zero: nothing was released yet, or nothing is noised
+        self.segments.append(Segment(users, value, earned / users if value is None else None, noise_std, signal))
         if value is not None:
             self.regret += users * (self.problem.optimal_value - value)
 
@@ -145,6 +151,17 @@ class _Loop:
         self.served, self.regret, self._saves = saved.facts["served"], saved.facts["regret"], saved.generation
         self.segments = [Segment(*segment) for segment in saved.facts["segments"]]
         return float(saved.facts["seconds"])
+
+
+def _world(problem: Any, features: Callable[[Any], Any] | None, horizon: int | None) -> Any:
+    """A problem as it is; a Gymnasium environment, or the name of one, becomes a world that is played step by step through its features."""
+    if features is not None:
+        from confide.problems.gym import GymProblem
+
+        return GymProblem(problem, features, horizon)
+    if not hasattr(problem, "sample"):
+        raise InvalidParameter(f"{type(problem).__name__} is not a problem; a Gymnasium environment needs features and a horizon")
+    return problem
 
 
 def _episodes(agent: Any, episodes: int | None) -> int:

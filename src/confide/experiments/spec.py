@@ -31,14 +31,18 @@ class RunSpec:
             raise InvalidParameter(f"episodes must be at least 1, got episodes={self.episodes}")
 
     @property
+    def title(self) -> str:
+        """The agent with its options, for legends."""
+        return self.agent + "".join(f" {value}" for _, value in self.options if value is not None)
+
+    @property
     def label(self) -> str:
-        """A name for a folder and for a legend."""
+        """Title and promise, for folders."""
         kind = type(self.privacy).__name__.removesuffix("DP").lower()
         promise = (
             "" if isinstance(self.privacy, NoPrivacy) else f"-{kind}-eps{self.privacy.epsilon:g}-delta{self.privacy.delta:g}"
         )
-        options = "".join(f"-{value}" for _, value in self.options if value is not None)
-        return re.sub(r"[^\w.+-]+", "_", f"{self.agent}{promise}{options}")
+        return re.sub(r"[^\w.+-]+", "_", f"{self.title}{promise}")
 
 
 def run_seeds(
@@ -59,7 +63,7 @@ def run_seeds(
                 yield done
                 continue
         agent = make_agent(spec.agent, problem, episodes=spec.episodes, privacy=spec.privacy, **dict(spec.options))
-        agent.name = spec.label
+        agent.name = spec.title
         state = (
             None
             if out is None or not hasattr(agent, "save")

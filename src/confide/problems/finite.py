@@ -1,6 +1,7 @@
 """What every problem with finitely many states can do: exact values, and samples."""
 
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -136,6 +137,12 @@ class FiniteProblem:
         row, column = np.nonzero(moved)
         arrived = P.successors[entry[row, column]].astype(np.int64)
         return np.full(len(row), h), states[row], actions[row], arrived, rewards[row], moved[row, column]
+
+    def save(self, path: str | Path) -> None:
+        """Into one file that `load_problem`, and the command line, open again."""
+        from confide.problems.files import save_problem
+
+        save_problem(self, path)  # type: ignore[arg-type]
 
     def _fitting(self, policy: Policy) -> FinitePolicy:
         if not isinstance(policy, TabularPolicy | StochasticPolicy):

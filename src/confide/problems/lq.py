@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -119,6 +120,12 @@ class LQSystem:
         rewards = np.empty((users, self.horizon))
         _kernels.walk_linear(self.A, self.B, self.Q, self.R, gains, self.noise_radius, states, inputs, rewards, rng)
         return Trajectories(states, inputs, rewards)
+
+    def save(self, path: str | Path) -> None:
+        """Into one file that `load_problem`, and the command line, open again."""
+        from confide.problems.files import save_problem
+
+        save_problem(self, path)
 
     def _fitting(self, policy: Policy) -> LinearPolicy:
         expected = (self.horizon, len(self.R), len(self.A))

@@ -80,7 +80,7 @@ def signal_at(run: Run, users: Counts) -> Array:
 
 def return_at(run: Run, users: Counts) -> Array:
     """The average return of the users since the number before: one segment alone may be one user, and all noise."""
-    total = _cumulative(run, [s.mean_return for s in run.segments], users)
+    total = _cumulative(run, [_number(s.mean_return) for s in run.segments], users)
     return np.diff(total, prepend=0.0) / np.diff(users, prepend=0)
 
 

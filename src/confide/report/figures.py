@@ -46,6 +46,8 @@ def regret(world: World) -> Figure:
         traces.append(_plain(None, "uniform play", Look(None, "dot"), users, gap * users))
         drawn.append(gap * users)
     low, high = (min(map(np.min, drawn)), max(map(np.max, drawn))) if drawn else (1.0, 10.0)
+    learners = max((series.final_regret().mean for series in world.learners), default=math.nan)
+    top = 1.6 * learners if 0 < 1.6 * learners < high else 1.05 * high  # uniform play may leave the linear figure
     return Figure(
         "regret",
         "Regret",
@@ -55,7 +57,7 @@ def regret(world: World) -> Figure:
         {
             "traces": traces,
             "x": _users_axis(world),
-            "y": {"title": "cumulative regret", "log": _log_range(low, high), "linear": [0.0, 1.05 * high]},
+            "y": {"title": "cumulative regret", "log": _log_range(low, high), "linear": [0.0, top]},
             "scale": "log",
         },
     )
@@ -159,7 +161,7 @@ def _numbers(values: Array) -> list[float | None]:
 
 
 def _users_axis(world: World) -> Json:
-    return {"title": "users", "log": _log_range(1.0, world.users), "linear": [0.0, float(world.users)]}
+    return {"title": "users", "log": _log_range(1.0, world.users), "linear": [0.0, 1.02 * world.users]}
 
 
 def _log_range(low: float, high: float) -> list[float]:

@@ -31,13 +31,12 @@ class Look:
 def looks(world: World) -> list[Look]:
     """One per series of the world."""
     tones = {id(series): i % len(LIGHT) for i, series in enumerate(world.learners)}
-    references = {id(series): i for i, series in enumerate(s for s in world.series if s.reference)}
-    return [Look(tones.get(id(s)), _dash(s, references.get(id(s), 0))) for s in world.series]
+    return [Look(tones.get(id(series)), _dash(series)) for series in world.series]
 
 
-def _dash(series: Series, reference: int) -> str:
+def _dash(series: Series) -> str:
     if series.reference:
-        return "dashdot" if reference % 2 else "dot"
+        return {"uniform": "dot", "oracle": "dashdot"}.get(series.agent, "dash")
     return "solid" if series.promise.private else "dash"
 
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Panel = Callable[["Axes", World], None]
+Entry = tuple[str, Look]  # of a legend
+Panel = Callable[["Axes", World], list[Entry]]  # draws, and says what it drew
 
 _WIDTH, _HEIGHT = 3.4, 2.75  # inches of one panel: two of them fill the width of a page
 _DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (4.5, 2)), "dot": (0, (1, 1.8)), "dashdot": (0, (4.5, 1.6, 1, 1.6))}
@@ -69,36 +70,34 @@ def _drawn(rows: Sequence[Sequence[tuple[Panel, World]]]) -> "Figure":
     parts = figure.subfigures(len(rows), 1, squeeze=False)[:, 0]
     for part, row in zip(parts, rows, strict=True):
         axes = part.subplots(1, len(row), squeeze=False)[0]
+        entries: dict[Entry, None] = {}  # an ordered set
         for ax, (panel, world) in zip(axes, row, strict=True):
-            panel(ax, world)
+            entries |= dict.fromkeys(panel(ax, world))
             _dress(ax)
-        world = row[0][1]
-        _legend(
-            part,
-            world,
-            uniform=any(panel is _regret for panel, _ in row) and _adds_uniform(world),
-            key=row[0][0] is _noise_and_signal,
-        )
+        _legend(part, list(entries), columns=2 * wide)
         if len(rows) > 1:
-            part.suptitle(world.name, fontsize=_TEXT + 0.5, fontweight="bold", parse_math=False)
+            part.suptitle(row[0][1].name, fontsize=_TEXT + 0.5, fontweight="bold", parse_math=False)
     return figure
 
 
-def _regret(ax: "Axes", world: World) -> None:
+def _regret(ax: "Axes", world: World) -> list[Entry]:
+    drawn = []
     for series, look in zip(world.series, looks(world), strict=True):
         curve = series.regret()
-        _line(ax, curve, look, curve.mean > 0)  # zero has no logarithm
-    if _adds_uniform(world):
-        users = np.array([1, world.users])
-        ax.plot(users, (world.gap or 0.0) * users, color=NEUTRAL[0], linestyle=_DASHES["dot"], linewidth=1.2)
+        if _line(ax, curve, look, curve.mean > 0):  # zero has no logarithm
+            drawn.append((series.label, look))
+    if world.gap and world.gap > 0 and not world.draws_uniform:
+        users, look = np.array([1, world.users]), Look(None, "dot")
+        ax.plot(users, world.gap * users, color=look.colour, linestyle=_DASHES[look.dash], linewidth=1.2)
+        drawn.append(("uniform play", look))
     ax.set(xscale="log", yscale="log", xlabel="users", ylabel="cumulative regret")
     _fit(ax)
+    return drawn
 
 
-def _value(ax: "Axes", world: World) -> None:
-    for series, look in zip(world.series, looks(world), strict=True):
-        if series not in world.ends:
-            _line(ax, series.value(), look)
+def _value(ax: "Axes", world: World) -> list[Entry]:
+    shown = [(series, look) for series, look in zip(world.series, looks(world), strict=True) if series not in world.ends]
+    drawn = [(series.label, look) for series, look in shown if _line(ax, series.value(), look)]
     _level(
         ax, "optimal", world.optimal, left=True
     )  # labels where learners are not: not yet at the optimum, no longer at the start
@@ -107,6 +106,7 @@ def _value(ax: "Axes", world: World) -> None:
     ax.margins(y=0.09)
     if world.uniform is not None and world.gap and world.gap > 0:  # what is far worse than uniform play may leave the figure
         ax.set_ylim(bottom=max(ax.get_ylim()[0], world.uniform - 0.7 * world.gap))
+    return drawn
 
 
 def _level(ax: "Axes", name: str, level: float | None, *, left: bool) -> None:
@@ -126,38 +126,45 @@ def _level(ax: "Axes", name: str, level: float | None, *, left: bool) -> None:
     )
 
 
-def _returns(ax: "Axes", world: World) -> None:
-    for series, look in zip(world.series, looks(world), strict=True):
-        _line(ax, series.returns(), look)
+def _returns(ax: "Axes", world: World) -> list[Entry]:
+    shown = list(zip(world.series, looks(world), strict=True))
+    drawn = [(series.label, look) for series, look in shown if _line(ax, series.returns(), look)]
     ax.set(xscale="log", xlabel="users", ylabel="average return")
+    return drawn
 
 
-def _noise_and_signal(ax: "Axes", world: World) -> None:
+def _noise_and_signal(ax: "Axes", world: World) -> list[Entry]:
+    drawn = []
     for series, look in zip(world.series, looks(world), strict=True):
         if series.noisy:
-            _line(ax, series.noise(), Look(look.tone, "solid"))
-            _line(ax, series.signal(), Look(look.tone, "dash"))
-    ax.set(xscale="log", yscale="log", xlabel="users", ylabel="noise (solid), signal (dashed)")
+            solid, dashed = Look(look.tone, "solid"), Look(look.tone, "dash")
+            drawn += [(f"{series.label}: noise", solid)] * _line(ax, series.noise(), solid)
+            drawn += [(f"{series.label}: signal", dashed)] * _line(ax, series.signal(), dashed)
+    ax.set(xscale="log", yscale="log", xlabel="users", ylabel="noise and signal")
     _fit(ax)
+    return drawn
 
 
 _NAMED: dict[str, Panel] = {"regret": _regret, "value": _value, "return": _returns, "noise": _noise_and_signal}
 
 
-def _line(ax: "Axes", curve: Band, look: Look, shown: Any = None) -> None:
-    keep = np.isfinite(curve.mean) if shown is None else np.isfinite(curve.mean) & shown
+def _line(ax: "Axes", curve: Band, look: Look, shown: Any = True) -> bool:
+    """Draw what is known of a curve and its band; whether there was anything."""
+    keep = np.isfinite(curve.mean) & shown
     if not keep.any():
-        return
-    users, mean = curve.users[keep], curve.mean[keep]
-    ax.plot(users, mean, color=look.colour, linestyle=_DASHES[look.dash], linewidth=1.5 if look.tone is not None else 1.2)
-    if (curve.high[keep] > curve.low[keep]).any():
-        low = curve.low[keep] if shown is None else np.maximum(curve.low[keep], mean * 1e-3)  # a log axis cannot go below zero
-        ax.fill_between(users, low, curve.high[keep], color=look.colour, alpha=0.16, linewidth=0)
+        return False
+    users, mean, low, high = (part[keep] for part in (curve.users, curve.mean, curve.low, curve.high))
+    ax.plot(users, mean, color=look.colour, linestyle=_DASHES[look.dash], linewidth=1.2 if look.tone is None else 1.5)
+    if (high > low).any():
+        low = low if shown is True else np.maximum(low, mean * 1e-3)  # a logarithmic axis cannot go below zero
+        ax.fill_between(users, low, high, color=look.colour, alpha=0.16, linewidth=0)
+    return True
 
 
 def _fit(ax: "Axes") -> None:
     """A logarithmic axis for the lines: a wide band, from two seeds say, may leave the figure."""
     drawn = np.concatenate([[], *(np.asarray(line.get_ydata(), dtype=float) for line in ax.lines)])
+    drawn = drawn[drawn > 0]  # noise may push a signal below zero
     if len(drawn):
         low, high = np.log10(drawn.min()), np.log10(drawn.max())
         air = max(0.05 * (high - low), 0.05)
@@ -174,23 +181,19 @@ def _dress(ax: "Axes") -> None:
         label.set_fontsize(_TEXT)
 
 
-def _legend(part: Any, world: World, *, uniform: bool, key: bool) -> None:
+def _legend(part: Any, entries: list[Entry], *, columns: int) -> None:
     from matplotlib.lines import Line2D
 
-    entries = [(s.label, look) for s, look in zip(world.series, looks(world), strict=True) if not key or s.noisy]
-    if uniform:
-        entries.append(("uniform play", Look(None, "dot")))
-    lines = [
-        Line2D([], [], color=look.colour, linestyle="-" if key else _DASHES[look.dash], linewidth=1.5) for _, look in entries
-    ]
-    columns = max(1, min(len(entries), 3))
+    lines = [Line2D([], [], color=look.colour, linestyle=_DASHES[look.dash], linewidth=1.5) for _, look in entries]
     legend = part.legend(
-        lines, ["-"] * len(lines), loc="outside lower center", ncols=columns, frameon=False, fontsize=_SMALL, handlelength=2.6
+        lines,
+        ["-"] * len(lines),
+        loc="outside lower center",
+        ncols=max(1, min(len(entries), columns)),
+        frameon=False,
+        fontsize=_SMALL,
+        handlelength=2.6,
     )
     for text, (label, _) in zip(legend.get_texts(), entries, strict=True):
         text.set_parse_math(False)  # a name is a name, with its dollars and underscores
         text.set_text(label)
-
-
-def _adds_uniform(world: World) -> bool:
-    return bool(world.gap and world.gap > 0) and not world.draws_uniform

@@ -56,10 +56,11 @@
     }));
     return {
       autosize: true, margin: { l: 48, r: 14, t: 8, b: 40 }, showlegend: false, hovermode: "x unified", dragmode: mouse ? "zoom" : false,
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: text, activecolor: css("--ink") },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 12.5, color: text },
       hoverlabel: { bgcolor: css("--card"), bordercolor: css("--edge"), font: { color: css("--ink"), size: 12 } },
-      xaxis: axis(drawing.x, scale, { hoverformat: ",.0f" }),
+      xaxis: axis(drawing.x, scale, { unifiedhovertitle: { text: "%{x:,.0f} users" } }),
       yaxis: axis(drawing.y, scale, {}),
       shapes: lines, annotations: labels,
     };

@@ -88,7 +88,7 @@ def _room(world: World) -> str:
     if world.gap is None:
         return f"Reference play only, for {count(world.users)} users: no learner took part."
     return (
-        f"Uniform play loses {number(world.gap * world.users)} to optimal play over {count(world.users)} users: "
+        f"Uniform play loses {number(world.gap * world.users, 4)} to optimal play over {count(world.users)} users: "
         "the room that a learner has. No learner took part in these runs."
     )
 

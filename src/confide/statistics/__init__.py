@@ -1,6 +1,6 @@
 """Trajectories in, bounded contributions out."""
 
 from confide.privacy.bounded import L2Ball
-from confide.statistics.bounds import RegressionRows
+from confide.statistics.bounds import RegressionRows, WeightedRows
 
-__all__ = ["L2Ball", "RegressionRows"]
+__all__ = ["L2Ball", "RegressionRows", "WeightedRows"]

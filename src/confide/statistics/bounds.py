@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.mechanisms.symmetric import smat, svec, svec_size
@@ -91,6 +92,64 @@ class RegressionRows:
 
     def unpack(self, values: Array) -> tuple[Array, Array]:
         """A released vector -> (Lambda [h, d, d], u [h, d]), kappa divided out."""
+        stacked = values.reshape(self.steps, -1)
+        split = svec_size(self.dimension)
+        return smat(stacked[:, :split], self.dimension), stacked[:, split:] / self.balance
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedRows:
+    """One user's rows of `steps` least-squares problems after public weights: v = (X, kappa y / sqrt(2)), of norm at most one.
+
+    The query is (X X^T, kappa X y), isometric to two of the three blocks of v v^T. Sensitivity of one step, ||v||, ||v'|| <= 1 enforced:
+    replace: ||v v^T - v' v'^T||_F^2 = ||v||^4 + ||v'||^4 - 2 (v.v')^2 <= 2; null: ||v v^T||_F <= 1. The steps are separate
+    coordinates: a factor sqrt(steps). In L1: ||svec(X X^T)||_1 + sqrt(2) ||X b||_1 <= ||svec(v v^T)||_1 <= 1 + m / sqrt(2) with m + 1 the
+    length of v, for each neighbour and step. Rounding to the grid is added, as in `RegressionRows`.
+    """
+
+    steps: int
+    dimension: int  # m, of X
+    balance: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "dimension"):
+            if getattr(self, name) < 1:
+                raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(self, name)}")
+        if not 1e-50 < self.balance < 1e50:
+            raise InvalidParameter(f"balance must be positive and finite, got balance={self.balance}")
+
+    @property
+    def size(self) -> int:
+        return self.steps * (svec_size(self.dimension) + self.dimension)
+
+    @property
+    def largest(self) -> float:
+        return 1.0
+
+    @property
+    def grid(self) -> float:
+        return grid_for(self.largest)
+
+    def sensitivity(self, relation: Relation) -> float:
+        step = math.sqrt(2) if relation is Relation.REPLACE else 1.0
+        return math.sqrt(self.steps) * step + math.sqrt(self.size) * self.grid
+
+    def l1_sensitivity(self, relation: Relation) -> float:
+        step = 1 + self.dimension / math.sqrt(2)
+        return self.steps * step * (2 if relation is Relation.REPLACE else 1) + self.size * self.grid
+
+    def contribution(self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int) -> Bounded:
+        """Weighted rows [n, m] and targets [n], each of `count` [n] users at `step` [n]; every user has at most one row per step."""
+        X, y = real_numbers(rows), real_numbers(targets)
+        v = clip_rows(np.concatenate([X, y[:, None] * (self.balance / math.sqrt(2))], axis=1), 1.0)
+        X, b = v[:, :-1], v[:, -1:]
+        table = np.concatenate([svec(X[:, :, None] * X[:, None, :]), math.sqrt(2) * X * b], axis=1)
+        sums = np.zeros((self.steps, table.shape[1]))
+        np.add.at(sums, np.asarray(step), np.rint(table / self.grid) * np.asarray(count)[:, None])  # whole numbers: exact
+        return Bounded((sums * self.grid).ravel(), self, users)
+
+    def unpack(self, values: Array) -> tuple[Array, Array]:
+        """A released vector -> (Lambda [h, m, m], u [h, m]), kappa divided out."""
         stacked = values.reshape(self.steps, -1)
         split = svec_size(self.dimension)
         return smat(stacked[:, :split], self.dimension), stacked[:, split:] / self.balance

@@ -1,6 +1,6 @@
 """Ten thousand users, one promise: what leaves, how noisy it is, and the certificate that says so.
 
-python examples/privacy_demo.py [FOLDER]
+python examples/statistics.py [FOLDER]
 """
 
 import sys
@@ -48,4 +48,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "demo"))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "statistics"))

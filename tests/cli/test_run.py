@@ -1,0 +1,151 @@
+"""confide run, show and list, as a user sees them."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from confide.experiments.run import Run
+
+EXPERIMENTS = Path(__file__).parent.parent / "experiments"
+PRIVATE = ["visits_agent:Visits", "lock", "--epsilon", "1", "--episodes", "2000"]
+
+
+def confide(*arguments, cwd):
+    command = [sys.executable, "-c", "from confide.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, "PYTHONPATH": str(EXPERIMENTS)})
+
+
+def test_run_writes_results_figures_and_a_report(tmp_path):
+    done = confide("run", *PRIVATE, "--seeds", 2, "--beside", "no-privacy", "--beside", "uniform", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "report: out/report.html" in done.stdout
+    assert "JointDP(epsilon=1, delta=1e-05), replace one user, 2000 users, fast noise" in done.stdout
+    assert done.stderr == ""  # quiet where it is not a terminal
+    folders = sorted(path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("run.json"))
+    assert len(folders) == 6
+    report = (tmp_path / "out/report.html").read_text()
+    assert "visits_agent:Visits" in report
+    assert "--epsilon" in report
+    assert len(list((tmp_path / "out/figures").glob("*.svg"))) >= 2
+    assert not (tmp_path / "out.private").exists()  # nothing is left to be taken up
+    shown = confide("show", "out", "--json", cwd=tmp_path)
+    rows = json.loads(shown.stdout)
+    assert len(rows) == 6
+    assert all(row["complete"] for row in rows)
+
+
+def test_run_again_loads_what_is_there(tmp_path):
+    first = confide("run", *PRIVATE, "--out", "out", "--json", cwd=tmp_path)
+    again = confide("run", *PRIVATE, "--out", "out", "--json", cwd=tmp_path)
+    assert json.loads(first.stdout) == json.loads(again.stdout)
+
+
+def test_a_report_can_be_checked_by_its_certificate(tmp_path):
+    confide("run", *PRIVATE, "--out", "out", cwd=tmp_path)
+    (certificate,) = (tmp_path / "out").rglob("certificate.json")
+    assert confide("verify", certificate, cwd=tmp_path).returncode == 0
+
+
+def test_the_command_line_takes_a_saved_problem(tmp_path):
+    from confide.problems import rand
+
+    rand(3).save(tmp_path / "mine.npz")
+    done = confide("run", "oracle", "mine.npz", "--episodes", 100, "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)[0]["share"] == pytest.approx(1.0)
+
+
+def test_it_runs_linear_systems(tmp_path):
+    rows = json.loads(
+        confide("run", "uniform", "oscillator", "--beside", "oracle", "--episodes", 1000, "--json", cwd=tmp_path).stdout
+    )
+    assert rows[0]["regret"] == pytest.approx(180.875, abs=0.01)
+    assert rows[1]["regret"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_list(tmp_path):
+    listed = json.loads(confide("list", "--json", cwd=tmp_path).stdout)
+    assert {"uniform", "oracle", "no-data"} <= set(listed["agents"])
+    assert {"lock", "rand", "riverswim", "icu-sepsis", "thermal"} <= set(listed["problems"])
+    assert all(entry["about"] for kind in listed.values() for entry in kind.values())
+    assert "confide[icu]" in confide("list", cwd=tmp_path).stdout.replace("\n", "")
+
+
+def test_progress_is_shown_on_a_terminal(tmp_path):
+    """On a pseudo-terminal there is a bar with the number of users and the regret so far."""
+    seen = bytearray()
+
+    def read(descriptor):
+        data = os.read(descriptor, 4096)
+        seen.extend(data)
+        return data
+
+    before = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        command = [sys.executable, "-c", "from confide.cli import main; main()", "run", "uniform", "lock", "--episodes", "5000"]
+        status = pty.spawn(command, read)
+    finally:
+        os.chdir(before)
+    assert status == 0
+    assert b"5,000/5,000" in seen
+    assert b"regret 5," in seen
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "unifrom", "lock"], "there is no agent 'unifrom'; did you mean uniform?"),
+        (["run", "uniform", "lok"], "lock"),
+        (["run", "uniform", "lock", "--epsilon", "1"], "uniform makes no promise, so it takes no epsilon"),
+        (["run", "uniform", "lock", "--episodes", "0"], "episodes must be at least 1"),
+        (["run", "uniform", "lock", "--seeds", "0"], "seeds must be at least 1"),
+        (["run", "uniform", "lock", "--calibration", "paper"], "uniform takes no calibration"),
+        (["run", "nowhere:Agent", "lock"], "cannot import the agent nowhere:Agent"),
+        (["run", "no-data", "riverswim"], "needs known kernels"),
+        (["run", "uniform", "lock", "--epsilon", "-1"], "epsilon must be positive"),
+        (["run", "uniform", "lock", "--trust", "blind"], "trust must be joint or local, got 'blind'"),
+        (["show", "nowhere"], "there is no saved run in nowhere"),
+    ],
+)
+def test_errors_are_one_line(arguments, message, tmp_path):
+    done = confide(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_interrupted_runs_go_on(tmp_path):
+    """A run that was saved as incomplete is taken up by the same command, from the private state beside the results."""
+    from confide.experiments.spec import RunSpec, run_seeds
+    from confide.privacy import JointDP
+    from confide.problems import lock
+
+    sys.path.insert(0, str(EXPERIMENTS))
+    try:
+        spec = RunSpec(agent="visits_agent:Visits", problem="lock", episodes=3000, privacy=JointDP(1.0, 1e-5))
+
+        def interrupt(_seed):
+            def advance(served, _regret):
+                if served > 500:
+                    raise KeyboardInterrupt
+
+            return advance
+
+        (part,) = run_seeds(spec, lock(0), range(4, 6), out=tmp_path / "out", progress=interrupt)
+        assert not part.complete
+        assert oct(os.stat(tmp_path / "out.private").st_mode & 0o777) == "0o700"
+        assert not list((tmp_path / "out").rglob("*.state"))
+        resumed = list(run_seeds(spec, lock(0), range(4, 6), out=tmp_path / "out"))
+        whole = list(run_seeds(spec, lock(0), range(4, 6), out=None))
+    finally:
+        sys.path.remove(str(EXPERIMENTS))
+    assert [one.segments for one in resumed] == [one.segments for one in whole]
+    assert not (tmp_path / "out.private").exists()
+    np.testing.assert_array_equal(Run.load(tmp_path / "out" / spec.label / "seed-4").regret, whole[0].regret)
