@@ -119,9 +119,11 @@ def covariance(runs: int = 100_000) -> list[str]:
 
     decoder, _ = dense(Buffered(leaves))
     expected = counter.noise.scale**2 * decoder @ decoder.T
-    error = np.abs(np.cov(seen) / expected - 1).max()
+    std = np.sqrt(np.diag(expected))
+    error = np.abs((np.cov(seen) - expected) / np.outer(std, std)).max()
     return [
-        f"Covariance of 24 releases of the buffered counter over {runs:,} runs: largest relative deviation from B B^T {error:.4f}."
+        f"Covariance of 24 releases of the buffered counter over {runs:,} runs: largest deviation from B B^T {error:.4f}, in units of the "
+        f"standard deviations (one standard error: {(2 / runs) ** 0.5:.4f})."
     ]
 
 

@@ -39,5 +39,5 @@ def test_links_and_named_files_exist(page):
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         if "://" not in target:
             assert (page.parent / target).exists(), target
-    for named in re.findall(r"`((?:tests|agents|mechanisms|privacy|benchmarks)/[\w/]+\.py)`", text):
+    for named in re.findall(r"`((?:tests|agents|mechanisms|planners|privacy|benchmarks)/[\w/]+\.py)`", text):
         assert any((base / named).exists() for base in (ROOT, ROOT / "src/confide")), named
