@@ -6,12 +6,11 @@ With --write the table goes to docs/benchmarks/counters.md, with the commit and 
 """
 
 import argparse
-import subprocess
 import time
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
+from record import record
 
 from confide.cli.calibrate import calibrations
 from confide.mechanisms.counters import Buffered, Counter
@@ -134,13 +133,7 @@ def main() -> None:
     arguments = parser.parse_args()
     sections = [throughput(arguments.episodes), noise(), calibration(), covariance()]
     text = "\n\n".join("\n".join(lines) for lines in sections) + "\n"
-    print(text)
-    if arguments.write:
-        commit = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        header = f"# Counters\n\n`python benchmarks/counters.py --episodes {arguments.episodes} --write`, at commit {commit}.\n\n"
-        Path("docs/benchmarks/counters.md").write_text(header + text)
+    record("Counters", text, write=arguments.write)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,10 @@ python benchmarks/samplers.py [--write]
 """
 
 import argparse
-import subprocess
 import time
-from pathlib import Path
 
 import numpy as np
+from record import record
 
 from confide.agents.reference import Uniform
 from confide.experiments.runner import run
@@ -70,13 +69,7 @@ def main() -> None:
     run(Uniform(problem.public, episodes=10**6), problem)
     lines += ["", f"A run of the uniform agent for 1e6 episodes: {time.process_time() - start:.3f} CPU-seconds."]
     text = "\n".join(lines) + "\n"
-    print(text)
-    if arguments.write:
-        commit = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        header = f"# Samplers\n\n`python benchmarks/samplers.py --write`, at commit {commit}.\n\n"
-        Path("docs/benchmarks/samplers.md").write_text(header + text)
+    record("Samplers", text, write=arguments.write)
 
 
 if __name__ == "__main__":

@@ -202,12 +202,15 @@ def test_dollars_are_not_placeholders(report, made_up):
 
 
 def test_odd_runs_make_a_page(report, made_up):
-    one = made_up.learner(users=1, segments=(Segment(1, 1.0, 1.0, 0.0, 0.0),))
-    report([one])
-    report([made_up.fixed("oracle", made_up.OPTIMAL)])
-    report([made_up.learner(uniform_value=None)])
-    report([made_up.learner(optimal_value=1.0, uniform_value=1.0, segments=(Segment(100_000, 1.0, 1.0),))])
-    report([made_up.learner(segments=(Segment(100_000, None, 1.0, 2.0, None),))])
+    odd = [
+        made_up.learner(users=1, segments=(Segment(1, 1.0, 1.0, 0.0, 0.0),)),
+        made_up.fixed("oracle", made_up.OPTIMAL),
+        made_up.learner(uniform_value=None),
+        made_up.learner(optimal_value=1.0, uniform_value=1.0, segments=(Segment(100_000, 1.0, 1.0),)),
+        made_up.learner(segments=(Segment(100_000, None, 1.0, 2.0, None),)),
+    ]
+    for run in odd:
+        assert "Final figures" in report([run]).text
 
 
 def test_tags_escape_what_is_not_markup():

@@ -13,7 +13,7 @@ from confide.planners.bonus import tight
 from confide.planners.least_squares import least_squares
 from confide.planners.optimism import Plan, optimistic
 from confide.planners.value_features import reduced
-from confide.privacy.bounded import NoiseLevel, Released
+from confide.privacy.bounded import Bounded, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import GaussianDP, loss_for
@@ -166,11 +166,19 @@ class UCRLVTR:
         assert self._plan is not None
         return Batch(self._plan.policy, self.schedule.times[self._privatizer.release().generation] - self.users)
 
-    def observe(self, users: Trajectories | TransitionCounts) -> None:
+    def released(self) -> Released:
+        """All that is public so far."""
+        return self._privatizer.release()
+
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
+        """What these users of the current batch contribute. PRIVATE."""
         if self._targets is None:
             raise InvalidParameter("users come after the policy that serves them: call next_batch first")
+        return self._targets.contribution(users)
+
+    def observe(self, users: Trajectories | TransitionCounts) -> None:
         before = self._privatizer.release().generation
-        self._privatizer.absorb(self._targets.contribution(users))
+        self._privatizer.absorb(self.contribution(users))
         if self._privatizer.release().generation > before:
             self._plan = self._targets = None
 

@@ -7,6 +7,7 @@ so the clip is attacked together with the noise. The other users send nothing; w
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -114,7 +115,7 @@ class CounterSubject:
 
     def _run(self, first: Bounded, nobody: Bounded, source: NoiseSource) -> Array:
         seen: list[Array] = []
-        for _ in range(_copies(self.twin)):
+        for _ in range(copies(self.twin)):
             tapped = Tapped(self.factorisation)
             users = self.factorisation.leaves
             counter = Counter(self.bound, tapped, loss=self.loss, request=self.privacy, users=users, noise=source)
@@ -128,7 +129,7 @@ class CounterSubject:
         if self.privacy.delta > 0 or self.twin == "shared":
             return None
         _, coder = dense(self.factorisation)
-        shift = np.tile((coder[:, :1] * self._difference()).ravel(), _copies(self.twin))
+        shift = np.tile((coder[:, :1] * self._difference()).ravel(), copies(self.twin))
 
         def log_ratio(seen: Array) -> Array:
             ratio: Array = (np.abs(seen + shift) - np.abs(seen - shift)).sum(axis=1)
@@ -167,7 +168,7 @@ class StreamSubject:
 
     def _run(self, bound: RegressionRows, schedule: Schedule, leaves: list[Bounded], source: NoiseSource) -> Array:
         seen: list[Array] = []
-        for _ in range(_copies(self.twin)):
+        for _ in range(copies(self.twin)):
             privatizer = CentralPrivatizer(bound, schedule, privacy=self.privacy, noise=source)
             for leaf in leaves:
                 privatizer.absorb(leaf)
@@ -205,7 +206,7 @@ class SmoothSubject:
         value = np.zeros(self.dimension)
         value[0] = (_FAR if self.twin == "clip" else 1.0) * world
         smooth = math.exp(mechanism.beta / 2 * (1 - world))  # beta bounds the change of its square
-        draws = range(_copies(self.twin))
+        draws = range(copies(self.twin))
         return np.stack([np.concatenate([mechanism.release(value, smooth, source) for _ in draws]) for _ in range(runs)])
 
     def score(self) -> Score | None:
@@ -213,7 +214,7 @@ class SmoothSubject:
             return None
         mechanism = self._mechanism()
         wide, narrow = mechanism.alpha * math.exp(mechanism.beta / 2), mechanism.alpha
-        shift = np.tile(np.eye(self.dimension)[0], _copies(self.twin))
+        shift = np.tile(np.eye(self.dimension)[0], copies(self.twin))
 
         def log_ratio(seen: Array) -> Array:
             ratio: Array = (seen**2).sum(axis=1) / (2 * wide**2) - ((seen - shift) ** 2).sum(axis=1) / (2 * narrow**2)
@@ -222,7 +223,7 @@ class SmoothSubject:
         return log_ratio
 
 
-def _copies(twin: str | None) -> int:
+def copies(twin: str | None) -> int:
     return 2 if twin == "redraw" else 1
 
 
@@ -244,12 +245,15 @@ def subjects() -> dict[str, Maker]:
     def counter(name: str, leaves: int) -> Maker:
         return lambda privacy, twin, source: CounterSubject(_counter(name, leaves, source), privacy, twin, source)
 
+    from confide.audit.agents import PRIVATE, AgentSubject
+
     return {
         "gaussian": counter("exact", 1),
         "laplace": counter("exact", 1),
         "smooth": SmoothSubject,
         **{name: counter(name, 8) for name in FACTORISATIONS},
         "stream": StreamSubject,
+        **{name: partial(AgentSubject, name) for name in PRIVATE},
     }
 
 
@@ -260,6 +264,8 @@ def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: s
         raise InvalidParameter(f"there is no audit of {name!r}; there are {', '.join(known)}")
     if twin is not None and twin not in TWINS:
         raise InvalidParameter(f"there is no broken twin {twin!r}; there are {', '.join(TWINS)}")
+    if twin == "clip" and name == "ucrl-vtr":
+        raise InvalidParameter("an agent has no broken twin without the clip: its bound makes none")
     if twin in ("noise", "shared") and source != "fast":
         raise InvalidParameter(f"the broken twin {twin!r} is made of fast noise")
     if privacy.relation is not Relation.REPLACE:

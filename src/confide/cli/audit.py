@@ -6,9 +6,7 @@ import typer
 
 from confide.cli.options import AsJson, Delta, Epsilon, print_json
 
-_SUBJECTS = (
-    "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered or stream (a learner's whole output)."
-)
+_SUBJECTS = "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered, stream, or an agent (ucrl-vtr)."
 
 
 def audit(

@@ -1,0 +1,17 @@
+"""Printing a table, and writing it into docs/benchmarks with the commit and the arguments that made it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parent.parent / "docs" / "benchmarks"
+
+
+def record(title: str, text: str, *, write: bool) -> None:
+    print(text)
+    if write:
+        commit = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+        (DOCS / f"{Path(sys.argv[0]).stem}.md").write_text(f"# {title}\n\n`{command}`, at commit {commit}.\n\n{text}")
