@@ -20,7 +20,7 @@ LAYERS = {
     "planners": {"privacy", "mechanisms", "policy"},  # neither trajectory nor statistics: released values only
     "problems": {"planners", "policy", "trajectory", "mechanisms"},
     "agents": {"planners", "problems", "privatizers", "statistics", "mechanisms", "privacy", "policy", "trajectory"},
-    "audit": {"agents", "privatizers", "statistics", "mechanisms", "privacy"},
+    "audit": {"agents", "problems", "trajectory", "privatizers", "statistics", "mechanisms", "privacy"},
     "experiments": {"agents", "audit", "mechanisms", "policy", "privacy", "problems", "report", "trajectory"},
     "report": {"experiments", "privacy", "policy"},
 }

@@ -14,7 +14,7 @@ from confide.privacy import CentralDP, PureDP
 from confide.privacy.bounded import L2Ball
 
 PRIVACY = CentralDP(1.0, 1e-2)
-RUNS = {"smooth": 60_000, "gaussian": 20_000, "laplace": 20_000, "ucrl-vtr": 3_000}  # 6 000 for streams
+RUNS = {"smooth": 60_000, "gaussian": 20_000, "laplace": 20_000, "ucrl-vtr": 1_000}  # 6 000 for streams
 AGENTS = ["ucrl-vtr"]
 
 
@@ -26,9 +26,9 @@ def attack(name, *, twin=None, runs=None, privacy=PRIVACY, source="fast"):
 
 @pytest.mark.parametrize("name", subjects())
 def test_promises_are_not_refuted(name):
-    result = attack(name)
+    result = attack(name, privacy=CentralDP(3.0, 1e-2) if name in AGENTS else PRIVACY)
     assert not result.refuted
-    assert result.epsilon_lower > (0.2 if name in AGENTS else 0.4)  # and the attack was not a blunt one
+    assert result.epsilon_lower > 0.4  # and the attack was not a blunt one
 
 
 @pytest.mark.parametrize("twin", TWINS)
@@ -38,11 +38,11 @@ def test_broken_twins_are_caught(name, twin):
     assert attack(name, twin=twin, runs=runs).refuted
 
 
-@pytest.mark.parametrize(("twin", "runs"), [("shared", 500), ("redraw", 5_000)])
+@pytest.mark.parametrize(("twin", "runs"), [("shared", 400), ("redraw", 1_000)])
 @pytest.mark.parametrize("name", AGENTS)
 def test_broken_agents_are_caught(name, twin, runs):
-    """The whole output of an agent with 64 users, one of them replaced."""
-    assert attack(name, twin=twin, runs=runs).refuted
+    """The whole output of an agent with 64 users, one of them replaced. A larger epsilon needs fewer runs."""
+    assert attack(name, twin=twin, runs=runs, privacy=CentralDP(3.0, 1e-2)).refuted
 
 
 def test_the_plain_gaussian_mechanism_is_audited_sharply():
