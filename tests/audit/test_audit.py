@@ -38,15 +38,14 @@ def test_broken_twins_are_caught(name, twin):
     assert attack(name, twin=twin, runs=runs).refuted
 
 
-@pytest.mark.parametrize(("twin", "runs"), [("shared", 400), ("redraw", 1_000)])
 @pytest.mark.parametrize("name", AGENTS)
-def test_broken_agents_are_caught(name, twin, runs):
-    """The whole output of an agent with 64 users, one of them replaced. A larger epsilon needs fewer runs."""
-    assert attack(name, twin=twin, runs=runs, privacy=CentralDP(3.0, 1e-2)).refuted
+def test_broken_agents_are_caught(name):
+    """The whole output of an agent with 64 users, one of them replaced. The subtler twins need 5 000 runs and more: `confide audit`."""
+    assert attack(name, twin="shared", runs=400).refuted
 
 
 def test_the_plain_gaussian_mechanism_is_audited_sharply():
-    result = attack("gaussian", runs=200_000)
+    result = attack("gaussian", runs=120_000)
     assert 0.8 < result.sharpness < 1
     assert 0.9 < result.mu_lower / result.mu < 1
 
