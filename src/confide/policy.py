@@ -2,9 +2,10 @@
 
 import zipfile
 import zlib
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,7 @@ class TabularPolicy:
         """[h, s, a]"""
         return np.eye(self.choices)[self.actions]
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path | BinaryIO) -> None:
         _save(path, kind="tabular", actions=self.actions, choices=np.array(self.choices))
 
 
@@ -67,7 +68,7 @@ class StochasticPolicy:
         """[h, s, a]"""
         return self.weights
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path | BinaryIO) -> None:
         _save(path, kind="stochastic", weights=self.weights)
 
 
@@ -86,7 +87,7 @@ class LinearPolicy:
     def act(self, step: int, state: Array, rng: np.random.Generator) -> Array:  # noqa: ARG002 - deterministic
         return np.asarray(self.gains[step] @ state)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path | BinaryIO) -> None:
         _save(path, kind="linear", gains=self.gains)
 
 
@@ -99,7 +100,7 @@ class RandomPolicy:
     def act(self, step: int, state: Any, rng: np.random.Generator) -> int:  # noqa: ARG002 - the same everywhere
         return int(rng.integers(self.choices))
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path | BinaryIO) -> None:
         _save(path, kind="random", choices=np.array(self.choices))
 
 
@@ -111,10 +112,10 @@ def uniform_policy(horizon: int, states: int, actions: int) -> StochasticPolicy:
     return StochasticPolicy(np.full((horizon, states, actions), 1 / actions))
 
 
-def load_policy(path: str | Path) -> Policy:
+def load_policy(path: str | Path | BinaryIO) -> Policy:
     """A policy that was saved; never a pickle."""
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
+        with _opened(path, "rb") as file, np.load(file, allow_pickle=False) as data:
             kind = str(data["kind"])
             if kind == "tabular":
                 return TabularPolicy(data["actions"], int(data["choices"]))
@@ -125,6 +126,10 @@ def load_policy(path: str | Path) -> Policy:
         raise InvalidParameter(f"{path} is not a saved policy: {error}") from None
 
 
-def _save(path: str | Path, *, kind: str, **arrays: npt.NDArray[Any]) -> None:
-    with open(path, "wb") as file:  # a file object: np.savez must not add an ending of its own
+def _save(path: str | Path | BinaryIO, *, kind: str, **arrays: npt.NDArray[Any]) -> None:
+    with _opened(path, "wb") as file:  # a file object: np.savez must not add an ending of its own
         np.savez_compressed(file, allow_pickle=False, kind=np.array(kind), **arrays)
+
+
+def _opened(path: str | Path | BinaryIO, mode: str) -> AbstractContextManager[Any]:
+    return open(path, mode) if isinstance(path, str | Path) else nullcontext(path)

@@ -61,3 +61,9 @@ class TransitionCounts:
     count: Indices = field(repr=False)
     users: int
     horizon: int
+
+
+def nobody_counted(users: int, horizon: int) -> TransitionCounts:
+    """Users whom the agent does not look at: only their number."""
+    empty = np.zeros(0, dtype=np.int64)
+    return TransitionCounts(empty, empty, empty, empty, np.zeros(0), empty, users, horizon)

@@ -46,6 +46,28 @@ def test_run_again_loads_what_is_there(tmp_path):
     assert json.loads(first.stdout) == json.loads(again.stdout)
 
 
+@pytest.mark.parametrize(
+    "change", [["--problem-seed", "7"], ["--source", "secure"], ["--episodes", "1999"], ["--delta", "1.0000001e-5"]]
+)
+def test_a_folder_of_another_experiment_is_not_taken_for_this_one(tmp_path, change):
+    assert confide("run", *PRIVATE, "--out", "out", cwd=tmp_path).returncode == 0
+    other = confide("run", *PRIVATE, *change, "--out", "out", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "holds another run" in other.stderr
+
+
+def test_an_agent_of_the_current_folder(tmp_path):
+    (tmp_path / "mine.py").write_text("from confide.agents import Uniform\nclass Mine(Uniform):\n    pass\n")
+    assert confide("run", "mine:Mine", "lock", "--episodes", 10, cwd=tmp_path).returncode == 0
+
+
+def test_the_same_agent_twice_is_run_once(tmp_path):
+    rows = json.loads(
+        confide("run", "uniform", "lock", "--beside", "no-privacy", "--episodes", 10, "--json", cwd=tmp_path).stdout
+    )
+    assert len(rows) == 1
+
+
 def test_a_report_can_be_checked_by_its_certificate(tmp_path):
     confide("run", *PRIVATE, "--out", "out", cwd=tmp_path)
     (certificate,) = (tmp_path / "out").rglob("certificate.json")
@@ -93,8 +115,8 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
     finally:
         os.chdir(before)
     assert status == 0
-    assert b"5,000/5,000" in seen
-    assert b"regret 5," in seen
+    assert b"5k/5k" in seen
+    assert b"regret 5.28k" in seen
 
 
 @pytest.mark.parametrize(
@@ -105,7 +127,11 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
         (["run", "uniform", "lock", "--epsilon", "1"], "uniform makes no promise, so it takes no epsilon"),
         (["run", "uniform", "lock", "--episodes", "0"], "episodes must be at least 1"),
         (["run", "uniform", "lock", "--seeds", "0"], "seeds must be at least 1"),
-        (["run", "uniform", "lock", "--calibration", "paper"], "uniform takes no calibration"),
+        (["run", "uniform", "lock", "--seed", "-1"], "--seed"),
+        (["run", "ucrl-vtr", "riverswim"], "needs a mixture of known kernels"),
+        (["run", "ucrl-vtr", "oscillator"], "needs a mixture of known kernels"),
+        (["run", "json:loads", "lock"], "cannot make the agent json:loads"),
+        (["run", "uniform", "gym:CliffWalking-v1"], "horizon"),
         (["run", "nowhere:Agent", "lock"], "cannot import the agent nowhere:Agent"),
         (["run", "no-data", "riverswim"], "needs known kernels"),
         (["run", "uniform", "lock", "--epsilon", "-1"], "epsilon must be positive"),

@@ -1,9 +1,11 @@
 import importlib.util
+import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 import confide
 from confide.agents.reference import NoData, Oracle, Uniform
 from confide.audit import verify
-from confide.errors import InvalidParameter, StateError
+from confide.errors import CertificateError, InvalidParameter, StateError
 from confide.experiments.run import Run
 from confide.experiments.runner import run
 from confide.mechanisms.state import StateFile
@@ -113,7 +115,9 @@ def test_ctrl_c_keeps_what_is_done_and_goes_on(tmp_path):
     assert oct(os.stat(state.path).st_mode & 0o777) == "0o600"
     rest = run(visits(), PROBLEM, seed=4, state=state)
     assert rest.segments == whole.segments
-    assert not state.path.exists()
+    again = run(visits(), PROBLEM, seed=4, state=state)  # complete: nothing is drawn again
+    assert again.segments == whole.segments
+    np.testing.assert_array_equal(again.policy.actions, whole.policy.actions)
 
 
 def test_the_state_of_another_run_is_refused(tmp_path):
@@ -127,9 +131,64 @@ def test_the_state_of_another_run_is_refused(tmp_path):
         run(visits(), PROBLEM, seed=5, state=state)
 
 
+def test_real_interrupts_at_any_moment_are_taken_up_with_the_same_bits(tmp_path):
+    """SIGINT from a timer, whatever the code is doing: the run stops between two chunks, and goes on from there."""
+    from confide.agents import UCRLVTR
+
+    def fresh():
+        agent = UCRLVTR(PROBLEM.public, episodes=30_000, privacy=PRIVACY)
+        agent.accepts_counts = False
+        return agent
+
+    whole = run(fresh(), PROBLEM, seed=1)
+    rng, interrupted = np.random.default_rng(0), 0
+    for trial in range(8):
+        state = StateFile(tmp_path / f"{trial}.state")
+        timer = threading.Timer(float(rng.uniform(0.001, 0.05)), os.kill, (os.getpid(), signal.SIGINT))
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a late timer must not stop the tests
+        timer.start()
+        part = run(fresh(), PROBLEM, seed=1, state=state)
+        timer.join()
+        signal.signal(signal.SIGINT, before)
+        interrupted += not part.complete
+        assert run(fresh(), PROBLEM, seed=1, state=state).segments == whole.segments
+    assert interrupted
+
+
+def test_agents_that_are_none_are_refused():
+    class Nothing:
+        guarantee = None
+
+        def next_batch(self):
+            return None
+
+        def observe(self, users):
+            return users
+
+    with pytest.raises(InvalidParameter, match="must be a Guarantee"):
+        run(Nothing(), PROBLEM, episodes=3)
+    with pytest.raises(InvalidParameter, match="give episodes="):
+        run(Nothing(), PROBLEM)
+    with pytest.raises(InvalidParameter, match="no next_batch"):
+        run("uniform", PROBLEM)
+    with pytest.raises(InvalidParameter, match="seed must not be negative"):
+        run(Uniform(PROBLEM.public, episodes=3), PROBLEM, seed=-1)
+
+
+def test_a_saved_promise_that_does_not_hold_is_not_shown(tmp_path):
+    run(visits(), PROBLEM).save(tmp_path / "a")
+    text = (tmp_path / "a/certificate.json").read_text()
+    document = json.loads(text)
+    document["promise"]["epsilon"] = 0.001
+    (tmp_path / "a/certificate.json").write_text(json.dumps(document))
+    with pytest.raises(CertificateError, match="is stated"):
+        Run.load(tmp_path / "a")
+
+
 KILLED = """
     import importlib.util, sys, time
     import confide
+    import confide.experiments.loop as loop
     import confide.experiments.runner as runner
     from confide.mechanisms.state import StateFile
     from confide.mechanisms.sources import noise_source
@@ -138,7 +197,7 @@ KILLED = """
     spec = importlib.util.spec_from_file_location("visits_agent", sys.argv[1])
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    runner._SAVE_EVERY = 0.0
+    loop.SAVE_EVERY = 0.0
     problem = lock(0)
     shown = open(sys.argv[3] + ".shown", "a")
 

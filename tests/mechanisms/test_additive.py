@@ -85,6 +85,8 @@ def test_noise_that_would_saturate_64_bits_is_refused():
     """OpenDP's draws stop at the ends of int64; with this scale a third of them did, and hid nothing."""
     with pytest.raises(InvalidParameter, match="do not fit into 64 bits"):
         noise(GaussianDP(1e-4), discrete=True, query=Toeplitz(2, bits=30), users=2)
+    with pytest.raises(InvalidParameter, match="not exact in floating point"):
+        noise(GaussianDP(1.0), discrete=True, users=2**30)
     with pytest.raises(InvalidParameter, match="too small for the lattice"):
         noise(GaussianDP(1e8), discrete=True)
     with pytest.raises(PrivacyError, match="does not fit into 64 bits"):

@@ -55,9 +55,11 @@ def test_a_file_is_private_whole_and_never_older(tmp_path):
     assert file.generation() == 0
     file.write(packed(1))
     copy = file.read()
-    (tmp_path / "agent.state.0123.part").write_bytes(b"left by a writer that was killed")
+    (tmp_path / "agent.state.0123456789abcdef.part").write_bytes(b"left by a writer that was killed")
+    (tmp_path / "agent.state2.0123456789abcdef.part").write_bytes(b"of another store, still being written")
     file.write(packed(2))
     assert (file.read(), file.generation()) == (packed(2), 2)
+    (tmp_path / "agent.state2.0123456789abcdef.part").unlink()
     assert all(oct(os.stat(path).st_mode & 0o777) == "0o600" for path in tmp_path.iterdir())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["agent.state", "agent.state.generation", "agent.state.lock"]
     for generation in (1, 2):
@@ -67,7 +69,9 @@ def test_a_file_is_private_whole_and_never_older(tmp_path):
     with pytest.raises(StateError, match="older than generation 2"):
         file.read()
     file.remove()
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["agent.state.lock"]
+    with pytest.raises(StateError, match="removed or put back after generation 2"):
+        file.write(packed(3))  # who had gone on from the state that was removed cannot release what others may have released
 
 
 def test_a_crash_between_state_and_mark_is_covered(tmp_path):

@@ -60,8 +60,8 @@ def test_secure_certificates_account_for_the_lattice():
     assert not any("Fast noise" in said for said in stated.document["assumptions"])
     assert verify(stated).epsilon == pytest.approx(1.0, abs=1e-6)
     document = copy.deepcopy(stated.document)
-    document["mechanisms"][0]["lattice"] *= 2**32
-    with pytest.raises(CertificateError, match="the mechanisms give"):
+    document["mechanisms"][0]["lattice"] /= 2
+    with pytest.raises(CertificateError, match="not the grid of the bound"):
         verify(Certificate(document))
 
 
@@ -142,6 +142,7 @@ TAMPERINGS = {
         ("promise", "loss"),
         lambda _: {"kind": "approximate", "epsilon": 1.0, "delta": 1e-5},
     ),
+    "sizes that are not whole": (("mechanisms", 0, "bound", "size"), lambda _: 3.01),
     "a local mechanism in a central place": (("mechanisms", 0, "name"), lambda _: "local"),
 }
 

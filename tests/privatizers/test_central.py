@@ -187,7 +187,11 @@ def test_a_draw_that_could_not_be_stored_never_leaves(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "write", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         privatizer.absorb(user(1))
-    for attempt in (privatizer.release, lambda: privatizer.absorb(user(1))):  # nor can the same user be absorbed again
+    for attempt in (
+        privatizer.release,
+        privatizer.save,
+        lambda: privatizer.absorb(user(1)),
+    ):  # nor can it be saved, or the user come again
         with pytest.raises(StateError, match="must not leave"):
             attempt()
 

@@ -29,9 +29,9 @@ def changed(key, index, value):
         (changed("features", (2, 1), 0.1), r"transitions\[h=0, s=2, a=1\] must sum to one"),
         (changed("measures", (3, 1), 0.5), r"transitions\[h=3, s=0, a=0\] must sum to one"),
         (changed("measures", (2, slice(None)), [1.5, -0.5, 0.0]), r"transitions\[h=2, s=0, a=0\] must not be negative"),
-        (changed("measures", (1, 0, 0), np.nan), r"transitions\[h=1, s=0, a=0\] must be finite"),
-        (changed("reward_weights", 4, -1.0), r"rewards\[h=4, s=0, a=0\] must be finite and not negative"),
-        (changed("reward_weights", (0, 1), np.nan), r"rewards\[h=0, s=0, a=0\] must be finite"),
+        (changed("measures", (1, 0, 0), np.nan), r"measures\[h=1, i=0\] must be finite"),
+        (changed("reward_weights", 4, -1.0), r"rewards\[h=4, s=0, a=0\] must be in \[0, 1\]"),
+        (changed("reward_weights", (0, 1), np.nan), r"reward_weights\[h=0, i=1\] must be finite"),
         (changed("start", 2, 1.0), "start must sum to one"),
         (good() | {"measures": np.ones((5, 3, 3)) / 3}, "features must have shape"),
         (good() | {"features": np.ones((3, 2))}, "features must have shape"),
@@ -72,5 +72,5 @@ def test_what_cancels_is_zero():
 def test_stochastic_rewards_are_coins():
     problem = LinearMDP(**good() | {"reward_weights": np.full((5, 4), 0.5)}, stochastic_rewards=True)
     assert set(np.unique(problem.sample(problem.optimal_policy, 1000, np.random.default_rng(0)).rewards)) == {0.0, 1.0}
-    with pytest.raises(InvalidParameter, match=r"rewards\[h=0, s=0, a=0\] must be at most 1"):
+    with pytest.raises(InvalidParameter, match=r"rewards\[h=0, s=0, a=0\] must be in \[0, 1\]"):
         LinearMDP(**good() | {"reward_weights": np.full((5, 4), 1.5)}, stochastic_rewards=True)

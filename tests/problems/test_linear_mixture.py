@@ -30,7 +30,7 @@ def changed(key, index, value):
         (changed("weights", 3, [0.5, 0.5, 0.5, 0.0]), r"weights\[h=3\] must sum to one, got a sum of 1\.5"),
         (changed("weights", 2, [1.5, -0.5, 0.0, 0.0]), r"weights\[h=2\] must not be negative"),
         (changed("weights", (4, 0), np.nan), r"weights\[h=4\] must be finite"),
-        (changed("rewards", (1, 2, 0), -1.0), r"rewards\[h=1, s=2, a=0\] must be finite and not negative"),
+        (changed("rewards", (1, 2, 0), -1.0), r"rewards\[h=1, s=2, a=0\] must be in \[0, 1\]"),
         (changed("start", 0, 0.6), "start must sum to one"),
         (good() | {"kernels": np.ones((3, 2, 3)) / 3}, r"kernels must have shape .* got \(3, 2, 3\)"),
         (good() | {"weights": np.ones((5, 3)) / 3}, r"weights must have shape \(horizon, 4\), got \(5, 3\)"),
@@ -75,7 +75,9 @@ def test_bad_reward_features_are_refused():
         LinearMixtureMDP(**arrays, reward_features=np.where(np.arange(6).reshape(3, 2, 1) == 1, np.nan, features))
     with pytest.raises(InvalidParameter, match="reward_features must have shape"):
         LinearMixtureMDP(**arrays, reward_features=features[:2])
-    with pytest.raises(InvalidParameter, match=r"rewards\[h=., s=., a=.\] must be at most 1"):  # at once, not when first sampled
+    with pytest.raises(
+        InvalidParameter, match=r"rewards\[h=., s=., a=.\] must be in \[0, 1\]"
+    ):  # at once, not when first sampled
         LinearMixtureMDP(**arrays | {"rewards": 5 * rewards}, reward_features=features)
 
 

@@ -22,9 +22,10 @@ def good():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"A": np.ones((3, 2))}, r"A must have shape \(3, 3\)"),
+        ({"A": np.ones((3, 2))}, r"A must be square, got shape \(3, 2\)"),
+        ({"parameter_bound": 0.1}, r"above the public parameter_bound=0.1"),
         ({"B": np.ones((2, 2))}, r"B must have shape \(3, 2\) to fit A, got \(2, 2\)"),
-        ({"B": np.ones(3)}, r"B must have shape \(3, 3\) to fit A, got \(1, 3\)"),
+        ({"B": np.ones(3)}, r"R must have shape \(1, 1\) to fit A, got \(2, 2\)"),  # a vector is one input
         ({"Q": np.eye(2)}, r"Q must have shape \(3, 3\) to fit A, got \(2, 2\)"),
         ({"R": np.eye(3)}, r"R must have shape \(2, 2\) to fit A, got \(3, 3\)"),
         ({"A": np.diag([0.5, np.nan, 0.5])}, r"A\[1, 1\] must be finite"),

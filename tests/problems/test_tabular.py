@@ -48,8 +48,8 @@ def change(which, index, value):
         (change(0, (1, 0, 1, 1), np.nan), r"transitions\[h=1, s=0, a=1\] must be finite"),
         (change(0, (0, 1, 1, 2), np.inf), r"transitions\[h=0, s=1, a=1\] must be finite"),
         (change(0, (0, 2, 1), [-0.5, 1.0, 0.5]), r"transitions\[h=0, s=2, a=1\] must not be negative"),
-        (change(1, (1, 2, 1), np.nan), r"rewards\[h=1, s=2, a=1\] must be finite and not negative"),
-        (change(1, (0, 1, 0), -0.1), r"rewards\[h=0, s=1, a=0\] must be finite and not negative, got -0\.1"),
+        (change(1, (1, 2, 1), np.nan), r"rewards\[h=1, s=2, a=1\] must be in \[0, 1\]"),
+        (change(1, (0, 1, 0), -0.1), r"rewards\[h=0, s=1, a=0\] must be in \[0, 1\], got -0\.1"),
         (change(2, 1, 0.5), "start must sum to one"),
         (change(2, 1, np.nan), "start must be finite"),
         (change(2, slice(None), [1.5, -0.5, 0]), "start must not be negative"),
@@ -85,11 +85,23 @@ def test_homogeneous_tables_need_a_horizon_and_name_rows_without_steps():
         TabularMDP(P[0], r[0], start, horizon=2)
 
 
-def test_stochastic_rewards_are_probabilities():
+def test_a_problem_is_a_value():
+    """Nobody can change it from outside, and agents see parts of it that they cannot write into."""
+    P, r, start = good()
+    problem = TabularMDP(P, r, start)
+    before = problem.optimal_value
+    r[:] = 0.0
+    assert problem.optimal_value == problem.value(problem.optimal_policy) == before
+    with pytest.raises(ValueError, match="read-only"):
+        problem.public.rewards[:] = 0.0
+
+
+def test_rewards_are_in_the_unit_interval():
     P, r, start = good()
     r[1, 2, 0] = 1.5
-    assert TabularMDP(P, r, start).rewards[1, 2, 0] == 1.5
-    with pytest.raises(InvalidParameter, match=r"rewards\[h=1, s=2, a=0\] must be at most 1"):
+    with pytest.raises(InvalidParameter, match=r"rewards\[h=1, s=2, a=0\] must be in \[0, 1\], got 1.5: scale the rewards"):
+        TabularMDP(P, r, start)
+    with pytest.raises(InvalidParameter, match=r"rewards\[h=1, s=2, a=0\] must be in \[0, 1\]"):
         TabularMDP(P, r, start, stochastic_rewards=True)
 
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from confide.errors import InvalidParameter
 from confide.planners.value_features import reduced
 from confide.privacy import Relation
 from confide.problems import lock
@@ -83,3 +84,27 @@ def test_the_sensitivity_of_weighted_rows_is_attained(relation):
     found = np.linalg.norm(one - (other if relation is Relation.REPLACE else 0.0))
     assert found == pytest.approx(bound.sensitivity(relation), rel=1e-3)
     assert found <= bound.sensitivity(relation)
+
+
+def test_counts_that_no_users_can_have_are_refused():
+    bound, row = WeightedRows(2, 3), np.zeros((1, 3))
+    for step, count, users in (
+        ([0], [10**6], 1),
+        ([0, 0, 0], [1, 1, 1], 1),
+        ([-1], [1], 1),
+        ([2], [1], 1),
+        ([0], [-1], 1),
+        ([0.5], [1], 1),
+    ):
+        with pytest.raises(InvalidParameter):
+            bound.contribution(step, np.repeat(row, len(step), axis=0), np.zeros(len(step)), count, users=users)
+
+
+def test_private_text_is_not_quoted_and_nothing_is_printed():
+    text = Trajectories(np.array([["HIV-positive"] * 6]), np.zeros((1, 5)), np.zeros((1, 5)))
+    with pytest.raises(InvalidParameter) as refused:
+        TARGETS.contribution(text)
+    assert "HIV" not in str(refused.value)
+    strange = np.array([[np.nan, np.inf, 1e300, -1.0, 2.5, 3.0]])
+    with np.errstate(all="raise"):
+        assert not TARGETS.contribution(Trajectories(strange, np.zeros((1, 5)), np.zeros((1, 5)))).values.any()

@@ -22,9 +22,9 @@ class Batch:
 class Agent(Protocol):
     """Two methods and a promise. `noise` and `rng` are given by the runner, once, where the agent has such attributes and they are None.
 
-    Optional: `accepts_counts = True` if `observe` takes exact TransitionCounts; `mechanisms() -> list[Mechanism]` for the certificate;
-    `save() -> bytes` and `restore(bytes)` for runs that can be interrupted; `noise_level` (the NoiseLevel of the last
-    release) and `signal` (what stands against it, from the release) for the report.
+    Optional: `accepts_counts = True` if `observe` takes exact TransitionCounts; `ignores_data = True` if it only counts users;
+    `mechanisms() -> list[Mechanism]` for the certificate; `save() -> bytes` and `restore(bytes)` for runs that can be interrupted;
+    `noise_level` (the NoiseLevel of the last release) and `signal` (what stands against it, from the release) for the report.
     """
 
     guarantee: Guarantee

@@ -3,6 +3,8 @@
 import difflib
 import importlib
 import inspect
+import os
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +50,12 @@ def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **op
         given["privacy"] = privacy
     elif not isinstance(privacy, NoPrivacy):
         raise InvalidParameter(f"{name} makes no promise, so it takes no epsilon")
-    return made(problem if entry and entry.knows_truth else problem.public, episodes=episodes, **given)
+    try:
+        return made(problem if entry and entry.knows_truth else problem.public, episodes=episodes, **given)
+    except ConfideError:
+        raise
+    except (TypeError, AttributeError) as error:
+        raise InvalidParameter(f"cannot make the agent {name}: {error}") from None
 
 
 def takes_privacy(name: str) -> bool:
@@ -63,6 +70,8 @@ def _load(place: str) -> Any:
         near = difflib.get_close_matches(place, AGENTS, n=1)
         hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(AGENTS)}, and package.module:Class"
         raise InvalidParameter(f"there is no agent {place!r}{hint}")
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # a class of one's own is looked for where one stands
     try:
         return getattr(importlib.import_module(module), attribute)
     except ConfideError:

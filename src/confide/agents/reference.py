@@ -16,6 +16,7 @@ class _FixedPolicy:
     """One policy for everybody; nothing is learned, so nothing is revealed, and nothing is promised either."""
 
     accepts_counts = True
+    ignores_data = True
 
     def __init__(self, policy: Policy, episodes: int, name: str) -> None:
         if episodes < 1:

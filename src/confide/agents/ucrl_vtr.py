@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from confide.agents.agent import Batch
-from confide.errors import InvalidParameter
+from confide.errors import InvalidParameter, StreamExhausted
 from confide.mechanisms.counters import Factorisation, Tree
 from confide.mechanisms.sources import NoiseSource
 from confide.planners.bonus import tight
@@ -130,8 +130,16 @@ class UCRLVTR:
         bonus_scale: float | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
+        if not isinstance(public, LinearMixturePublic):
+            raise InvalidParameter(
+                f"UCRL-VTR needs a mixture of known kernels (LinearMixtureMDP.public), got {type(public).__name__}"
+            )
         if public.rewards is None:
             raise InvalidParameter("UCRL-VTR needs known rewards")
+        if bonus_scale is not None and not bonus_scale >= 0:
+            raise InvalidParameter(f"bonus_scale must not be negative, got bonus_scale={bonus_scale}")
+        if schedule is not None and schedule.users != episodes:
+            raise InvalidParameter(f"the schedule ends after {schedule.users} users, episodes={episodes}")
         if isinstance(privacy, LocalDP):
             raise InvalidParameter("this agent keeps joint promises: use JointDP or NoPrivacy")
         self.public, self.privacy, self.noise = public, privacy, noise
@@ -164,6 +172,8 @@ class UCRLVTR:
         if self._plan is None:
             self._replan(self._privatizer.release())
         assert self._plan is not None
+        if self.users == self.episodes:
+            raise StreamExhausted(f"all {self.episodes} users were served")
         return Batch(self._plan.policy, self.schedule.times[self._privatizer.release().generation] - self.users)
 
     def released(self) -> Released:
@@ -185,9 +195,12 @@ class UCRLVTR:
     def save(self) -> bytes:
         return self._privatizer.save()
 
-    def restore(self, data: bytes) -> None:
-        """Plans are functions of releases, so only the privatizer has a state."""
-        self._privatizer.restore(data, released=0)
+    def restore(self, data: bytes, *, released: int = 0) -> None:
+        """Plans are functions of releases, so only the privatizer has a state.
+
+        `released` is the newest generation that may have left: a service must say it, a run's own state file keeps watch over it.
+        """
+        self._privatizer.restore(data, released=released)
 
     @property
     def _privatizer(self) -> CentralPrivatizer:

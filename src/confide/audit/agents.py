@@ -24,7 +24,7 @@ PRIVATE = tuple(name for name, entry in AGENTS.items() if entry.paper)
 @dataclass(frozen=True)
 class AgentSubject:
     """An agent that serves 64 users of a small lock. The first user is one of the two whose contributions are farthest apart; all others
-    are the same in both worlds, whatever the agent's policies say. The adversary reads every release."""
+    are silent. The adversary reads every release."""
 
     agent: str
     privacy: CentralDP
@@ -41,8 +41,9 @@ class AgentSubject:
 
     @cached_property
     def _others(self) -> Trajectories:
-        problem = self._problem
-        return problem.sample(problem.optimal_policy, USERS - 1, np.random.default_rng(0))  # type: ignore[no-any-return]
+        """Users who contribute zero: what they would add hides the first one, and the promise does not rest on it."""
+        H = self._problem.horizon
+        return Trajectories(np.full((USERS - 1, H + 1), -1), np.full((USERS - 1, H), -1), np.zeros((USERS - 1, H)))
 
     @cached_property
     def _pair(self) -> tuple[Trajectories, Trajectories]:

@@ -43,6 +43,15 @@ def verify(certificate: Certificate) -> Verification:
     together = compose(losses, delta=delta)
     epsilon = together.epsilon_at(delta)
     stated = loss_from_json(promise["loss"])
+    _check(
+        promise["relation"] == request["relation"],
+        f"{request['relation']} was asked for, the promise is about {promise['relation']}",
+    )
+    _check(request["kind"] != "LocalDP" or promise["relation"] == "replace", "LocalDP knows the relation replace only")
+    missing = [
+        said for said in standing_assumptions(Trust(promise["trust"]), promise["source"]) if said not in document["assumptions"]
+    ]
+    _check(not missing, f"it does not say what it assumes: {missing[:1]}")
     if request["kind"] == "NoPrivacy":
         _check(promise["epsilon"] is None and stated == NO_PRIVACY, "nothing was asked for, but a promise is stated")
         _check(promise["source"] == "none", "nothing was asked for, but a source of noise is named")
@@ -101,6 +110,10 @@ def _loss(mechanism: Json, promise: Json) -> Loss:
     _check((name == "local") == (promise["trust"] == "local"), f"{promise['trust']} trust is promised")
     if name == "smooth":
         _check(distribution == "gaussian" and promise["source"] == "fast", "smooth sensitivity takes fast Gaussian noise")
+        _check(
+            mechanism.get("sensitivity") is None and mechanism.get("scale") is None,
+            "smooth sensitivity and noise depend on the data",
+        )
         return _smooth_loss(mechanism["parameters"])
     norm = 2 if distribution == "gaussian" else 1
     _check(mechanism["norm"] == norm, f"{distribution} noise answers to sensitivity in L{norm}")
@@ -108,22 +121,38 @@ def _loss(mechanism: Json, promise: Json) -> Loss:
     _check(
         (promise["source"] == "secure") == (mechanism["lattice"] is not None), "secure noise, and only that, lives on a lattice"
     )
-    _check_sensitivity(mechanism, Relation(promise["relation"]), norm)
+    _check_bound(mechanism, promise, norm)
     sensitivity = mechanism["sensitivity"] * _stream_norm(mechanism, promise, norm)
     return loss_of(distribution, sensitivity, mechanism["scale"], mechanism["lattice"])
 
 
-def _check_sensitivity(mechanism: Json, relation: Relation, norm: int) -> None:
-    """Where the bound is one of ours, its sensitivity is computed again; otherwise the stated one is taken at its word."""
+def _check_bound(mechanism: Json, promise: Json, norm: int) -> None:
+    """Where the bound is one of ours, its sensitivity and its lattice are computed again; otherwise they are taken at their word."""
+    scale, step = mechanism["scale"], mechanism["lattice"]
+    _check(step is None or step <= scale / 2**8, "the lattice is too coarse for the noise")
     described = mechanism.get("bound")
     if described is None or described["name"] not in _BOUNDS:
         return
-    bound = _BOUNDS[described["name"]](**{key: value for key, value in described.items() if key != "name"})
+    made = {key: value for key, value in described.items() if key != "name"}
+    whole = ("size", "steps", "dimension")
+    _check(all(isinstance(made.get(key, 1), int) for key in whole), "the bound's sizes must be whole numbers")
+    bound, relation = _BOUNDS[described["name"]](**made), Relation(promise["relation"])
     true = bound.sensitivity(relation) if norm == 2 else bound.l1_sensitivity(relation)
-    _check(
-        true <= mechanism["sensitivity"] * (1 + _TOLERANCE),
-        f"its bound has sensitivity {true:.6g} under {relation.value}, not {mechanism['sensitivity']:.6g}",
-    )
+    stated = mechanism["sensitivity"]
+    _check(true <= stated * (1 + _TOLERANCE), f"its bound has sensitivity {true:.6g} under {relation.value}, not {stated:.6g}")
+    if step is not None:
+        _check(step == bound.grid, "the lattice is not the grid of the bound")
+        _check((promise["users"] + 1) * bound.largest / step < 2.0**53, "the sums of so many users are not exact")
+
+
+def taken_on_trust(certificate: Certificate) -> list[str]:
+    """The mechanisms whose sensitivity cannot be computed again from the certificate."""
+    mechanisms = enumerate(certificate.document["mechanisms"], start=1)
+    return [
+        f"the sensitivity of mechanism {i} ({m['name']})"
+        for i, m in mechanisms
+        if (m.get("bound") or {}).get("name") not in _BOUNDS
+    ]
 
 
 def _stream_norm(mechanism: Json, promise: Json, norm: int) -> float:

@@ -7,6 +7,14 @@ ForSeed = Callable[[int], Callable[[int, float | None], None]]
 Bar = Callable[[str, int], ForSeed | None]
 
 
+def short(number: float) -> str:
+    """1234567 as 1.23M."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(number) >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:.3g}"
+
+
 @contextmanager
 def bars(quiet: bool) -> Iterator[Bar]:
     """A bar per run: users served, rate, regret so far, time left."""
@@ -20,8 +28,8 @@ def bars(quiet: bool) -> Iterator[Bar]:
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.completed:,.0f}/{task.total:,.0f} users"),
+        BarColumn(bar_width=12),
+        TextColumn("{task.fields[users]}"),
         TextColumn("{task.fields[rate]}"),
         TextColumn("{task.fields[regret]}"),
         TimeRemainingColumn(),
@@ -30,12 +38,13 @@ def bars(quiet: bool) -> Iterator[Bar]:
 
         def bar(label: str, total: int) -> ForSeed:
             def for_seed(seed: int) -> Callable[[int, float | None], None]:
-                task = display.add_task(f"{label} seed {seed}", total=total, regret="", rate="")
+                task = display.add_task(f"{label} seed {seed}", total=total, users="", regret="", rate="")
 
                 def advance(served: int, regret: float | None) -> None:
                     speed = display.tasks[task].speed
-                    text = "" if regret is None else f"regret {regret:,.0f}"
-                    display.update(task, completed=served, regret=text, rate=f"{speed:,.0f}/s" if speed else "")
+                    text = "" if regret is None else f"regret {short(regret)}"
+                    rate = f"{short(speed)}/s" if speed else ""
+                    display.update(task, completed=served, users=f"{short(served)}/{short(total)}", regret=text, rate=rate)
 
                 return advance
 

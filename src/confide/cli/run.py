@@ -26,14 +26,14 @@ def run(
     delta: Annotated[float, typer.Option(help="The probability that the promise may fail by; 0 for pure privacy.")] = 1e-5,
     trust: Annotated[str, typer.Option(help="joint: a curator is trusted; local: nobody is.")] = "joint",
     episodes: Annotated[int, typer.Option(help="How many users take part, one episode each.")] = 100_000,
-    seed: Annotated[int, typer.Option(help="The first seed of the runs.")] = 0,
+    seed: Annotated[int, typer.Option(help="The first seed of the runs.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="How many runs, with seeds from --seed on.")] = 1,
     problem_seed: Annotated[int, typer.Option(help="Which instance of the problem.")] = 0,
     beside: Annotated[
         list[str] | None, typer.Option(help="Another agent to run beside it; `no-privacy` is the same one without.")
     ] = None,
-    calibration: Annotated[
-        str | None, typer.Option(help="paper or tight, for agents that have both.", show_default=False)
+    horizon: Annotated[
+        int | None, typer.Option(help="Steps per episode, where the problem leaves it open.", show_default=False)
     ] = None,
     source: Annotated[str, typer.Option(help="fast noise for simulation, secure noise for real data.")] = "fast",
     out: Annotated[Path | None, typer.Option(help="A folder for results and the report; takes up what was interrupted.")] = None,
@@ -47,11 +47,10 @@ def run(
 
     if seeds < 1:
         raise InvalidParameter(f"seeds must be at least 1, got seeds={seeds}")
-    world = make(problem, seed=problem_seed)
+    world = make(problem, seed=problem_seed, horizon=horizon)
     promise = _privacy(epsilon, delta, trust)
-    options = (("calibration", calibration),)
-    first = RunSpec(agent=agent, problem=world.name, episodes=episodes, privacy=promise, source=source, options=options)
-    specs = [first, *(_beside(name, first) for name in beside or ())]
+    first = RunSpec(agent=agent, problem=world.name, episodes=episodes, privacy=promise, source=source)
+    specs = list(dict.fromkeys([first, *(_beside(name, first) for name in beside or ())]))
     command = shlex.join(["confide", *sys.argv[1:]])
     runs: list[Run] = []
     with bars(as_json) as bar:
@@ -59,15 +58,21 @@ def run(
             runs += run_seeds(
                 spec, world, range(seed, seed + seeds), out=out, progress=bar(spec.label, episodes), command=command
             )
-    if out is not None:
+    if out is not None and runs[0].episodes:
         report = write_report(runs, out / "report.html", title=f"{agent} on {world.name}", command=command)
         save_figures(runs, out / "figures")
     print_runs(runs, as_json)
-    if out is not None and not as_json:
+    if out is not None and runs[0].episodes and not as_json:
         typer.echo(f"report: {report}")
     if not all(one.complete for one in runs):
         typer.echo("interrupted: the same command goes on from here", err=True)
         raise typer.Exit(130)
+
+
+def _short(spec: "RunSpec") -> str:
+    """What a progress bar has room for."""
+    epsilon = spec.privacy.epsilon
+    return f"{spec.title[-16:]}{f' eps {epsilon:g}' if epsilon < float('inf') else ''}"
 
 
 def _privacy(epsilon: float | None, delta: float, trust: str) -> "Request":
@@ -91,4 +96,4 @@ def _beside(name: str, first: "RunSpec") -> "RunSpec":
     if name == "no-privacy":
         return dataclasses.replace(first, privacy=NoPrivacy())
     promise = first.privacy if takes_privacy(name) else NoPrivacy()
-    return dataclasses.replace(first, agent=name, privacy=promise, options=())
+    return dataclasses.replace(first, agent=name, privacy=promise)

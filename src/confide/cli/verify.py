@@ -16,6 +16,7 @@ def verify(
     import math
 
     from confide.audit import verify as check
+    from confide.audit.verify import taken_on_trust
     from confide.privacy.certificate import Certificate
 
     loaded = Certificate.load(certificate)
@@ -32,5 +33,7 @@ def verify(
     typer.echo("The certificate's numbers add up.")
     typer.echo(f"  promised     epsilon = {loaded.epsilon:.6g} at delta = {loaded.delta:g} ({whom})")
     typer.echo(f"  recomputed   epsilon = {found.epsilon:.6g} from {len(found.losses)} mechanism(s), {promise['source']} noise")
+    for trusted in taken_on_trust(loaded):
+        typer.echo(f"  on trust     {trusted}")
     for assumption in loaded.document["assumptions"]:
         typer.echo(f"  assumes      {''.join(c if c.isprintable() else '?' for c in assumption)}")

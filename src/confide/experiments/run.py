@@ -46,6 +46,7 @@ class Run:
     seconds: float
     versions: dict[str, str] = field(repr=False)
     command: str = ""
+    made_from: str = field(default="", repr=False)  # everything that decided the result: agent, promise, world
 
     @property
     def episodes(self) -> int:
@@ -124,6 +125,10 @@ class Run:
             raise InvalidParameter(f"{source} does not hold a saved run: {error}") from None
         policy = load_policy(source / "policy.npz") if (source / "policy.npz").exists() else None
         certificate = Certificate.load(source / "certificate.json") if (source / "certificate.json").exists() else None
+        if certificate is not None:
+            from confide.audit.verify import verify
+
+            verify(certificate)  # a result that is shown with a promise must keep it
         return cls(segments=segments, policy=policy, certificate=certificate, **known)
 
     def csv(self) -> str:
@@ -160,6 +165,7 @@ _FACTS = (
     "seconds",
     "versions",
     "command",
+    "made_from",
 )
 
 

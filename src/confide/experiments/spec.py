@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from confide.agents.catalogue import make_agent
-from confide.errors import InvalidParameter
+from confide.errors import InvalidParameter, PromiseBroken
+from confide.experiments.loop import Progress
 from confide.experiments.run import Run
-from confide.experiments.runner import Progress, run
+from confide.experiments.runner import prepare, run, run_label
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
+from confide.privacy.guarantee import SLACK
 from confide.privacy.request import NoPrivacy, Request
 
 
@@ -56,24 +58,33 @@ def run_seeds(
 ) -> Iterator[Run]:
     """One run per seed, each saved when it is complete; what is there already is loaded, what was interrupted is taken up."""
     for seed in seeds:
+        agent = make_agent(spec.agent, problem, episodes=spec.episodes, privacy=spec.privacy, **dict(spec.options))
+        agent.name = spec.title
+        prepare(agent, seed, noise_source(spec.source) if spec.source != "fast" else None)
+        if not isinstance(spec.privacy, NoPrivacy) and agent.guarantee.epsilon > spec.privacy.epsilon * (1 + SLACK):
+            raise PromiseBroken(f"{spec.privacy} was asked for, {spec.agent} gives {agent.guarantee}")
         folder = None if out is None else out / spec.label / f"seed-{seed}"
         if folder is not None and (folder / "run.json").exists():
             done = Run.load(folder)
-            if done.complete and done.planned_episodes == spec.episodes:
+            expected = run_label(agent, problem, spec.episodes, seed)
+            if done.made_from != expected:
+                raise InvalidParameter(
+                    f"{folder} holds another run ({done.made_from}), not this one ({expected}): use another --out"
+                )
+            if done.complete:
                 yield done
                 continue
-        agent = make_agent(spec.agent, problem, episodes=spec.episodes, privacy=spec.privacy, **dict(spec.options))
-        agent.name = spec.title
         state = (
             None
             if out is None or not hasattr(agent, "save")
             else StateFile(private_folder(out) / f"{spec.label}-seed-{seed}.state")
         )
         shown = progress(seed) if progress else None
-        source = noise_source(spec.source) if spec.source != "fast" else None
-        result = run(agent, problem, seed=seed, source=source, state=state, progress=shown, command=command)
+        result = run(agent, problem, episodes=spec.episodes, seed=seed, state=state, progress=shown, command=command)
         if folder is not None:
             result.save(folder)
+        if state is not None and result.complete:
+            state.remove()  # only now: a state that is gone before its result is saved would draw the noise again
         yield result
         if not result.complete:
             return
@@ -83,11 +94,13 @@ def run_seeds(
 
 def private_folder(out: Path) -> Path:
     """Beside the results, never among them: states are PRIVATE, results are meant to be published."""
-    folder = out.with_name(out.name + ".private")
+    folder = out.resolve().with_name(out.resolve().name + ".private")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
 def _remove_if_empty(folder: Path) -> None:
-    if not any(folder.iterdir()):
+    if all(path.suffix == ".lock" for path in folder.iterdir()):
+        for path in folder.iterdir():
+            path.unlink()
         folder.rmdir()

@@ -119,6 +119,8 @@ def additive_noise(
         raise InvalidParameter(
             f"the sums of {users} users and noise of scale {scale:g} do not fit into 64 bits: use fewer users or bits"
         )
+    if (users + 1) * bound.largest / step >= 2.0**53:
+        raise InvalidParameter(f"the sums of {users} users are not exact in floating point: use fewer users")
     if step > _COARSEST * scale:
         raise InvalidParameter(f"noise of scale {scale:g} is too small for the lattice of step {step:g}: use a smaller epsilon")
     return AdditiveNoise(distribution, norm, sensitivity, stream_norm, scale, step)

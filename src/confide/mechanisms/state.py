@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 import struct
 from collections.abc import Iterator
@@ -92,6 +93,7 @@ class StateFile:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._mark = self.path.with_name(self.path.name + ".generation")
+        self._newest = 0  # that this object has read or written
 
     def write(self, data: bytes) -> None:
         generation = _open(data)[0]["generation"]
@@ -100,12 +102,15 @@ class StateFile:
                 raise StateError(
                     f"generation {generation} was already written (the newest is {self.generation()}): it must not be drawn twice"
                 )
-            for leftover in self.path.parent.glob(
-                f"{self.path.name}*.part"
-            ):  # of a writer that was killed; nobody else writes now
+            if self.generation() < self._newest:
+                raise StateError(
+                    f"{self.path.name} was removed or put back after generation {self._newest}: it cannot go on from there"
+                )
+            for leftover in self._leftovers():
                 leftover.unlink(missing_ok=True)
             _replace(self.path, data)
             _replace(self._mark, str(generation).encode())
+            self._newest = generation
 
     def read(self) -> bytes:
         try:
@@ -116,12 +121,19 @@ class StateFile:
             raise StateError(
                 f"the state file {self.path.name} is older than generation {self.generation()}, which was already released"
             )
+        self._newest = max(self._newest, self.generation())
         return data
 
     def remove(self) -> None:
-        """Nothing will be resumed any more."""
-        for path in (self.path, self._mark, self._lock_path):
-            path.unlink(missing_ok=True)
+        """Nothing will be restored any more. The lock stays: a file that others may hold must not be replaced."""
+        with self._lock():
+            for path in (self.path, self._mark, *self._leftovers()):
+                path.unlink(missing_ok=True)
+
+    def _leftovers(self) -> list[Path]:
+        """Of a writer that was killed; under the lock nobody else is writing."""
+        named = re.compile(re.escape(self.path.name) + r"(\.generation)?\.[0-9a-f]{16}\.part")
+        return [path for path in self.path.parent.iterdir() if named.fullmatch(path.name)]
 
     def generation(self) -> int:
         """The newest generation that was written, and so may have been released; 0 if there is none."""

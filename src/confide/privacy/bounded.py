@@ -62,6 +62,8 @@ class Bounded:
             raise InvalidParameter(
                 "a contribution must come from the bound that clips it: its values are not on the bound's grid"
             )
+        if np.abs(values).max() > self.users * self.bound.largest * (1 + 1e-6):
+            raise InvalidParameter(f"the values are too large for {self.users} users who were clipped by the bound")
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "users", int(self.users))

@@ -56,6 +56,7 @@ class CentralPrivatizer:
         self._users = 0
         self._durable = 0  # the generation that is safe to show
         self._restored = False
+        self._whole = True  # False while a contribution is taken in: an exception there must neither be saved nor retried
 
     @property
     def guarantee(self) -> Guarantee:
@@ -87,10 +88,12 @@ class CentralPrivatizer:
         after = self._users + contribution.users
         if after > edge:
             raise InvalidParameter(f"users {self._users + 1} to {after} cross the release after user {edge}: split them there")
+        self._whole = False
         self._leaf = self._leaf + contribution.values
         self._users = after
         if after == edge:
             self._close()
+        self._whole = True
 
     def release(self) -> Released:
         """The statistics as of the last release time. Asking again gives the same answer."""
@@ -99,6 +102,10 @@ class CentralPrivatizer:
 
     def save(self) -> bytes:
         """PRIVATE: everything needed to go on."""
+        self._check_durable()
+        return self._pack()
+
+    def _pack(self) -> bytes:
         inner: npt.NDArray[np.uint8] = np.frombuffer(self._counter.save(), dtype=np.uint8)
         arrays: dict[str, npt.NDArray[Any]] = {"leaf": self._leaf, "counter": inner}
         return pack("privatizer", self._counter.generation, {"users": self._users, "schedule": repr(self.schedule)}, arrays)
@@ -122,14 +129,14 @@ class CentralPrivatizer:
         )
 
     def _check_durable(self) -> None:
-        if self._durable != self._counter.generation:
+        if not self._whole or self._durable != self._counter.generation:
             raise StateError("the last draw of noise could not be stored, so its release must not leave: restore from the store")
 
     def _close(self) -> None:
         self._counter.absorb(Bounded(self._leaf, self._counter.bound, self._users - self._counter.users_seen))
         self._leaf = np.zeros_like(self._leaf)
         if self._store:
-            self._store.write(self.save())
+            self._store.write(self._pack())
         self._durable = self._counter.generation
 
 

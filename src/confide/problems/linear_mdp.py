@@ -9,6 +9,7 @@ import numpy.typing as npt
 from confide.errors import InvalidParameter
 from confide.problems.finite import FiniteProblem
 from confide.problems.tabular import TabularMDP, check_start
+from confide.problems.transitions import frozen
 
 Array = npt.NDArray[np.float64]
 
@@ -57,13 +58,13 @@ class LinearMDP(FiniteProblem):
         if not (np.isfinite(phi).all() and (norms <= 1 + 1e-9).all()):
             s, a = np.argwhere(~(norms <= 1 + 1e-9))[0]
             raise InvalidParameter(f"features[s={s}, a={a}] must be finite and of norm at most 1")
-        for key, value in (
-            ("features", phi),
-            ("measures", mu),
-            ("reward_weights", theta),
-            ("start", check_start(self.start, len(phi))),
-        ):
-            object.__setattr__(self, key, value)
+        for name, array, axes in (("measures", mu, ("h", "i")), ("reward_weights", theta, ("h", "i"))):
+            if not np.isfinite(array).all():
+                where = ", ".join(f"{axis}={i}" for axis, i in zip(axes, np.argwhere(~np.isfinite(array))[0], strict=False))
+                raise InvalidParameter(f"{name}[{where}] must be finite")
+        for key, value in (("features", phi), ("measures", mu), ("reward_weights", theta)):
+            object.__setattr__(self, key, frozen(value))
+        object.__setattr__(self, "start", check_start(self.start, len(phi)))
         _ = self.truth  # checks that the products are probabilities and rewards
 
     @cached_property

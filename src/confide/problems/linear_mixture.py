@@ -9,7 +9,7 @@ import numpy.typing as npt
 from confide.errors import InvalidParameter
 from confide.problems.finite import FiniteProblem
 from confide.problems.tabular import TabularMDP
-from confide.problems.transitions import check_probabilities, normalised
+from confide.problems.transitions import check_probabilities, frozen, normalised
 
 Array = npt.NDArray[np.float64]
 
@@ -60,12 +60,12 @@ class LinearMixtureMDP(FiniteProblem):
             raise InvalidParameter(f"weights must have shape (horizon, {len(kernels)}), got {weights.shape}")
         check_probabilities(kernels, "kernels", "isa")
         check_probabilities(weights, "weights", "h")
-        object.__setattr__(self, "kernels", kernels)
-        object.__setattr__(self, "weights", normalised(weights))
+        object.__setattr__(self, "kernels", frozen(kernels))
+        object.__setattr__(self, "weights", frozen(normalised(weights)))
         object.__setattr__(self, "rewards", self.truth.rewards)  # the table has checked them
         object.__setattr__(self, "start", self.truth.start)
         if self.reward_features is not None:
-            object.__setattr__(self, "reward_features", _check_features(self.reward_features, self.rewards))
+            object.__setattr__(self, "reward_features", frozen(_check_features(self.reward_features, self.rewards)))
 
     @cached_property
     def truth(self) -> TabularMDP:  # type: ignore[override]

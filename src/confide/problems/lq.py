@@ -1,5 +1,6 @@
 """Linear quadratic control [Chowdhury21]."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ from confide.errors import InvalidParameter
 from confide.planners.riccati import linear_costs, riccati
 from confide.policy import LinearPolicy, Policy
 from confide.problems import _kernels
+from confide.problems.transitions import frozen
 from confide.trajectory import Trajectories
 
 Array = npt.NDArray[np.float64]
@@ -50,13 +52,17 @@ class LQSystem:
     R: Array
     horizon: int
     noise_radius: float
-    parameter_bound: float = 1.0
+    parameter_bound: float | None = None  # public bound on ||(A, B)||_F; by default 1, or the next power of two that holds
     gain_bound: float = 1.2
     name: str = "lq"
 
     def __post_init__(self) -> None:
-        matrices = {key: np.ascontiguousarray(np.atleast_2d(getattr(self, key)), dtype=float) for key in "ABQR"}
+        matrices = {key: np.atleast_2d(np.asarray(getattr(self, key), dtype=float)) for key in "ABQR"}
         n = len(matrices["A"])
+        if matrices["A"].shape != (n, n):
+            raise InvalidParameter(f"A must be square, got shape {matrices['A'].shape}")
+        if np.ndim(self.B) == 1:
+            matrices["B"] = matrices["B"].T  # one input
         d = matrices["B"].shape[1] if matrices["B"].ndim == 2 else 0
         for key, shape in (("A", (n, n)), ("B", (n, d)), ("Q", (n, n)), ("R", (d, d))):
             if matrices[key].shape != shape or matrices[key].size == 0:
@@ -64,18 +70,28 @@ class LQSystem:
             if not np.isfinite(matrices[key]).all():
                 i, j = np.argwhere(~np.isfinite(matrices[key]))[0]
                 raise InvalidParameter(f"{key}[{i}, {j}] must be finite")
-            object.__setattr__(self, key, matrices[key])
+            object.__setattr__(self, key, frozen(matrices[key]))
         _check_form(matrices["Q"], "Q", -1e-12, "semidefinite")
         _check_form(matrices["R"], "R", 1e-12, "definite")
         if self.horizon < 1:
             raise InvalidParameter(f"horizon must be at least 1, got horizon={self.horizon}")
-        for key in ("noise_radius", "parameter_bound", "gain_bound"):
+        size = float(np.hypot(np.linalg.norm(self.A), np.linalg.norm(self.B)))
+        if self.parameter_bound is None:
+            object.__setattr__(self, "parameter_bound", max(1.0, 2.0 ** math.ceil(math.log2(max(size, 1.0)))))
+        for key in ("noise_radius", "gain_bound"):
             if not (np.isfinite(getattr(self, key)) and getattr(self, key) >= 0):
                 raise InvalidParameter(f"{key} must be finite and not negative, got {key}={getattr(self, key)}")
+        size = float(np.hypot(np.linalg.norm(self.A), np.linalg.norm(self.B)))
+        bound = (
+            max(1.0, 2.0 ** math.ceil(math.log2(max(size, 1.0)))) if self.parameter_bound is None else float(self.parameter_bound)
+        )
+        if not (np.isfinite(bound) and size <= bound * (1 + 1e-9)):
+            raise InvalidParameter(f"||(A, B)||_F is {size:.4g}, above the public parameter_bound={bound:g}: raise the bound")
+        object.__setattr__(self, "parameter_bound", bound)
 
     @property
     def public(self) -> LQPublic:
-        return LQPublic(self.Q, self.R, self.horizon, self.noise_radius, self.parameter_bound, self.gain_bound)
+        return LQPublic(self.Q, self.R, self.horizon, self.noise_radius, float(self.parameter_bound or 1.0), self.gain_bound)
 
     @property
     def spectral_radius(self) -> float:

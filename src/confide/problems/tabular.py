@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.problems.finite import FiniteProblem
-from confide.problems.transitions import Transitions, check_probabilities, normalised, sparse_transitions
+from confide.problems.transitions import Transitions, check_probabilities, frozen, normalised, sparse_transitions
 
 Array = npt.NDArray[np.float64]
 
@@ -48,9 +48,6 @@ class TabularMDP(FiniteProblem):
     ) -> None:
         P = transitions if isinstance(transitions, Transitions) else sparse_transitions(transitions)
         r = check_rewards(rewards, P, horizon)
-        if stochastic_rewards and (r > 1).any():
-            h, s, a = np.argwhere(r > 1)[0]
-            raise InvalidParameter(f"rewards[h={h}, s={s}, a={a}] must be at most 1: stochastic rewards are probabilities")
         fields = {
             "transitions": P,
             "rewards": r,
@@ -87,11 +84,11 @@ def check_rewards(rewards: npt.ArrayLike, P: Transitions, horizon: int | None, n
         raise InvalidParameter(
             f"{name} must have shape ({steps}, {P.states}, {P.actions}) to fit the transitions, got {np.shape(rewards)}"
         )
-    wrong = ~np.isfinite(r) | (r < 0)
+    wrong = ~((r >= 0) & (r <= 1 + 1e-9))
     if wrong.any():
         h, s, a = np.argwhere(wrong)[0]
-        raise InvalidParameter(f"{name}[h={h}, s={s}, a={a}] must be finite and not negative, got {r[h, s, a]}")
-    return np.ascontiguousarray(r)
+        raise InvalidParameter(f"{name}[h={h}, s={s}, a={a}] must be in [0, 1], got {r[h, s, a]}: scale the rewards")
+    return frozen(r)
 
 
 def check_start(start: npt.ArrayLike, states: int) -> Array:
@@ -99,4 +96,4 @@ def check_start(start: npt.ArrayLike, states: int) -> Array:
     if where.shape != (states,):
         raise InvalidParameter(f"start must have shape ({states},), got {where.shape}")
     check_probabilities(where[None], "start", "")
-    return normalised(where)
+    return frozen(normalised(where))

@@ -123,6 +123,13 @@ def normalised(rows: Array) -> Array:
     return np.asarray(rows / np.where(np.abs(sums - 1) < _ROUNDING, 1.0, sums))
 
 
+def frozen(array: npt.ArrayLike) -> Array:
+    """A copy that nobody can write into: a problem is a value, and agents see parts of it."""
+    copy = np.array(array, dtype=float, order="C")
+    copy.flags.writeable = False
+    return copy
+
+
 def check_probabilities(array: Array, name: str, axes: str) -> None:
     """Raise at the first row (over the last axis) that is not a probability distribution, naming its index."""
     finite, positive = np.asarray(np.isfinite(array).all(axis=-1)), np.asarray((array >= 0).all(axis=-1))

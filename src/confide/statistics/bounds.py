@@ -140,12 +140,18 @@ class WeightedRows:
 
     def contribution(self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int) -> Bounded:
         """Weighted rows [n, m] and targets [n], each of `count` [n] users at `step` [n]; every user has at most one row per step."""
-        X, y = real_numbers(rows), real_numbers(targets)
-        v = clip_rows(np.concatenate([X, y[:, None] * (self.balance / math.sqrt(2))], axis=1), 1.0)
+        X, y, steps, counts = real_numbers(rows), real_numbers(targets), np.asarray(step), np.asarray(count)
+        if steps.dtype.kind not in "iu" or counts.dtype.kind not in "iu" or X.shape != (len(y), self.dimension):
+            raise InvalidParameter("rows must have one step, one target and one whole count each")
+        inside = (steps >= 0) & (steps < self.steps) & (counts >= 0)
+        if not inside.all() or (np.bincount(steps, counts, minlength=self.steps) > users).any():
+            raise InvalidParameter("every user has at most one row per step")
+        with np.errstate(all="ignore"):
+            v = clip_rows(np.concatenate([X, y[:, None] * (self.balance / math.sqrt(2))], axis=1), 1.0)
         X, b = v[:, :-1], v[:, -1:]
         table = np.concatenate([svec(X[:, :, None] * X[:, None, :]), math.sqrt(2) * X * b], axis=1)
         sums = np.zeros((self.steps, table.shape[1]))
-        np.add.at(sums, np.asarray(step), np.rint(table / self.grid) * np.asarray(count)[:, None])  # whole numbers: exact
+        np.add.at(sums, steps, np.rint(table / self.grid) * counts[:, None])  # whole numbers: exact
         return Bounded((sums * self.grid).ravel(), self, users)
 
     def unpack(self, values: Array) -> tuple[Array, Array]:

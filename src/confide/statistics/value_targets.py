@@ -1,12 +1,14 @@
 """Value-targeted regression: what a transition tells about the mixture, seen through a public value function [Luyo21, Alg. 1]."""
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from confide.errors import InvalidParameter
 from confide.planners.value_features import FeatureMap, largest_targets, value_features
-from confide.privacy.bounded import Bounded
+from confide.privacy.bounded import Bounded, real_numbers
 from confide.statistics.bounds import WeightedRows
 from confide.trajectory import Trajectories, TransitionCounts
 
@@ -33,7 +35,9 @@ class ValueTargets:
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         seen = count_transitions(users, *self._weight.shape[1:]) if isinstance(users, Trajectories) else users
-        keep = seen.step < self._bound.steps
+        H, S, A = self._weight.shape
+        keep = (seen.step < H) & (seen.state >= 0) & (seen.state < S) & (seen.action >= 0) & (seen.action < A)
+        keep &= (seen.next_state >= 0) & (seen.next_state < S)
         h, s, a, after, count = (part[keep] for part in (seen.step, seen.state, seen.action, seen.next_state, seen.count))
         targets = (self._later[h, after] - self._offset[h, s, a]) / self._scale[h] * self._weight[h, s, a]
         return self._bound.contribution(h, self._rows[h, s, a], targets, count, users=seen.users)
@@ -45,8 +49,9 @@ def count_transitions(users: Trajectories, states: int, actions: int) -> Transit
     A transition with a state or an action that does not exist is left out: it contributes zero.
     """
     n, H = users.rewards.shape
-    s, a, after = (np.asarray(part, dtype=np.int64) for part in (users.states[:, :-1], users.actions, users.states[:, 1:]))
-    valid = (s >= 0) & (s < states) & (a >= 0) & (a < actions) & (after >= 0) & (after < states)
+    every_state, every_action = _indices(users.states, states), _indices(users.actions, actions)
+    s, a, after = every_state[:, :-1], every_action, every_state[:, 1:]
+    valid = (s >= 0) & (a >= 0) & (after >= 0)
     h = np.broadcast_to(np.arange(H), (n, H))
     codes = ((h[valid] * states + s[valid]) * actions + a[valid]) * states + after[valid]
     different, count = np.unique(codes, return_counts=True)
@@ -54,3 +59,13 @@ def count_transitions(users: Trajectories, states: int, actions: int) -> Transit
     rest, action = np.divmod(rest, actions)
     step, state = np.divmod(rest, states)
     return TransitionCounts(step, state, action, next_state, np.full(len(step), math.nan), count, n, H)
+
+
+def _indices(values: npt.NDArray[Any], size: int) -> npt.NDArray[np.int64]:
+    """Whole numbers in 0..size-1; -1 for anything else, silently: what is printed must not depend on the data."""
+    numbers = real_numbers(values)
+    if numbers.ndim != 2:
+        raise InvalidParameter(f"states and actions must have shape (users, steps), got {numbers.shape}")
+    valid = (numbers >= 0) & (numbers < size)
+    whole = np.where(valid, numbers, -1.0)
+    return np.where(whole == np.floor(whole), whole, -1.0).astype(np.int64)

@@ -1,0 +1,163 @@
+"""The loop: a batch of users for each policy, until the agent has seen everybody."""
+
+import io
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, replace
+from typing import Any
+
+import numpy as np
+
+from confide.agents.agent import agent_name
+from confide.errors import InvalidParameter, StateError
+from confide.experiments.run import Segment
+from confide.mechanisms.state import StateFile, pack, unpack
+from confide.policy import Policy, load_policy
+from confide.trajectory import Trajectories, TransitionCounts, nobody_counted
+
+CHUNK = 65_536  # users sampled at a time: memory does not grow with the batch
+SAVE_EVERY = 5.0  # seconds between two saved states
+
+Progress = Callable[[int, float | None], None]  # (users served, regret so far)
+
+
+class Loop:
+    """What must survive a crash: the agent, the world's generator, and the segments so far. Between two chunks of users it is whole."""
+
+    def __init__(
+        self, agent: Any, problem: Any, total: int, rng: np.random.Generator, state: StateFile | None, label: str
+    ) -> None:
+        self.agent, self.problem, self.total, self.rng, self.state, self.label = agent, problem, total, rng, state, label
+        self.served, self.regret = 0, 0.0
+        self.segments: list[Segment] = []
+        self.policy: Policy | None = None
+        self.known = problem.optimal_value is not None
+        self.ignored = self.known and bool(getattr(agent, "ignores_data", False))
+        self.counted = not self.ignored and bool(getattr(agent, "accepts_counts", False)) and hasattr(problem, "count")
+        self._left, self._earned = 0, 0.0  # of the segment that is not finished
+        self._saves, self._saved_at, self._stop = 0, -1, False
+        self._started = self._saved = time.monotonic()
+
+    def go(self, progress: Progress | None) -> None:
+        """Serve users until all are served, or Ctrl-C is pressed; then keep what is done."""
+        try:
+            with self._polite_interrupt():
+                while self.served < self.total and not self._stop:
+                    self._batch(progress)
+        except KeyboardInterrupt:
+            self._stop = True
+        if self._stop or self.served == self.total:
+            self.save()
+
+    def _batch(self, progress: Progress | None) -> None:
+        batch = self.agent.next_batch()
+        users = min(batch.users, self.total - self.served)
+        if users < 1 or (self._left and users != self._left):
+            raise InvalidParameter(f"{agent_name(self.agent)}.next_batch must serve at least one user, got users={batch.users}")
+        if not self._left:
+            self._open(batch.policy, users)
+        self.policy = batch.policy
+        while self._left and not self._stop:
+            self._chunk(batch.policy)
+            if progress is not None:
+                progress(self.served, self.regret if self.known else None)
+            self._save_in_time()
+
+    def _open(self, policy: Policy, users: int) -> None:
+        value = self.problem.value(policy) if self.known else None
+        level, signal = getattr(self.agent, "noise_level", None), getattr(self.agent, "signal", None)
+        noise_std = (
+            level.std if level is not None and level.std > 0 else None
+        )  # zero: nothing was released yet, or nothing is noised
+        self.segments.append(Segment(0, value, None, noise_std, signal))
+        self._left, self._earned = users, 0.0
+
+    def _chunk(self, policy: Policy) -> None:
+        size = self._left if self.counted or self.ignored else min(self._left, getattr(self.problem, "chunk", CHUNK))
+        seen = self._observe(policy, size)
+        self.agent.observe(seen)
+        segment = self.segments[-1]
+        users = segment.users + size
+        if segment.value is None:
+            self._earned += float(seen.rewards.sum()) if isinstance(seen, Trajectories) else float(seen.reward @ seen.count)
+            segment = replace(segment, mean_return=self._earned / users)
+        else:
+            self.regret += size * (self.problem.optimal_value - segment.value)
+        self.segments[-1] = replace(segment, users=users)
+        self.served, self._left = self.served + size, self._left - size
+
+    def _observe(self, policy: Policy, users: int) -> Trajectories | TransitionCounts:
+        if self.ignored:
+            return nobody_counted(users, self.problem.horizon)
+        sample: Callable[..., Trajectories | TransitionCounts] = self.problem.count if self.counted else self.problem.sample
+        return sample(policy, users, self.rng)
+
+    def _save_in_time(self) -> None:
+        # secure noise is not reproducible: each batch must be on the disk before the next policy is shown to anybody
+        every_batch = getattr(getattr(self.agent, "noise", None), "name", "fast") == "secure"
+        if self.state is not None and (every_batch or time.monotonic() - self._saved > SAVE_EVERY):
+            self.save()
+
+    def save(self) -> None:
+        if self.state is None or self._saved_at == self.served:
+            return
+        if not hasattr(self.agent, "save"):
+            raise StateError(f"{agent_name(self.agent)} has no save(): it cannot be interrupted")
+        facts = {
+            "label": self.label,
+            "served": self.served,
+            "regret": self.regret,
+            "left": self._left,
+            "earned": self._earned,
+            "seconds": time.monotonic() - self._started,
+            "world": dict(self.rng.bit_generator.state),
+            "segments": [astuple(segment) for segment in self.segments],
+        }
+        self._saves += 1
+        arrays = {"agent": np.frombuffer(self.agent.save(), dtype=np.uint8)}
+        if self.policy is not None:
+            shown = io.BytesIO()
+            self.policy.save(shown)
+            arrays["policy"] = np.frombuffer(shown.getvalue(), dtype=np.uint8)
+        self.state.write(pack("run", self._saves, facts, arrays))
+        self._saved, self._saved_at = time.monotonic(), self.served
+
+    def resume(self) -> float:
+        """Take up a saved run, if there is one; seconds spent on it before."""
+        if self.state is None or not self.state.path.exists():
+            return 0.0
+        saved = unpack(self.state.read(), "run", released=self.state.generation())
+        facts = saved.facts
+        if facts["label"] != self.label:
+            raise StateError(f"the state file is of another run: {facts['label']}; this is {self.label}")
+        self.agent.restore(saved.arrays["agent"].tobytes())
+        if "policy" in saved.arrays:
+            self.policy = load_policy(io.BytesIO(saved.arrays["policy"].tobytes()))
+        self.rng.bit_generator.state = facts["world"]
+        self.served, self.regret, self._left, self._earned = (facts[key] for key in ("served", "regret", "left", "earned"))
+        self._saved_at = self.served
+        self.segments, self._saves = [Segment(*segment) for segment in facts["segments"]], saved.generation
+        return float(facts["seconds"])
+
+    @contextmanager
+    def _polite_interrupt(self) -> Iterator[None]:
+        """Ctrl-C asks to stop after this chunk; pressed again, it interrupts at once (and only the last saved state is kept)."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.getsignal(signal.SIGINT)
+
+        def ask(_number: int, _frame: Any) -> None:
+            if self._stop:
+                self.state = None  # half-way through a chunk: what is in memory must not be saved
+                raise KeyboardInterrupt
+            self._stop = True
+
+        signal.signal(signal.SIGINT, ask)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
