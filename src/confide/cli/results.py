@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from confide.cli.options import AsJson, print_json
+from confide.cli.progress import short
 
 if TYPE_CHECKING:
     from confide.experiments.run import Run
@@ -82,14 +83,18 @@ def _summary(group: list[dict[str, Any]]) -> list[str]:
     from statistics import fmean, stdev
 
     epsilon, users = group[0]["epsilon"], {row["users"] for row in group}
-    said = [f"{epsilon:.4g}" if epsilon is not None else "none", str(len(group)), "/".join(f"{n:,}" for n in sorted(users))]
+    said = [f"{epsilon:.4g}" if epsilon is not None else "none", str(len(group)), "/".join(_compact(n) for n in sorted(users))]
     if any(row["regret"] is None for row in group):
         return [*said, "unknown", f"return {fmean(row['mean_return'] or 0.0 for row in group):.4g}", ""]
     regrets = [row["regret"] for row in group]
-    error = f" ± {stdev(regrets) / len(group) ** 0.5:,.0f}" if len(group) > 1 else ""
+    error = f" ± {_compact(stdev(regrets) / len(group) ** 0.5)}" if len(group) > 1 else ""
     share = [row["share"] for row in group if row["share"] is not None]
     way = f"{100 * fmean(share):.0f} %" if share else ""
-    return [*said, f"{fmean(regrets):,.0f}{error}", f"{fmean(row['value'] for row in group):.4f}", way]
+    return [*said, f"{_compact(fmean(regrets))}{error}", f"{fmean(row['value'] for row in group):.4f}", way]
+
+
+def _compact(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) < 1e7 else short(number)
 
 
 def _row(one: "Run") -> dict[str, Any]:

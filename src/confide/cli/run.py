@@ -55,9 +55,10 @@ def run(
     runs: list[Run] = []
     with bars(as_json) as bar:
         for spec in specs:
-            runs += run_seeds(
-                spec, world, range(seed, seed + seeds), out=out, progress=bar(spec.label, episodes), command=command
-            )
+            shown = bar(_short(spec), episodes)
+            runs += run_seeds(spec, world, range(seed, seed + seeds), out=out, progress=shown, command=command)
+            if not runs[-1].complete:
+                break
     if out is not None and runs[0].episodes:
         report = write_report(runs, out / "report.html", title=f"{agent} on {world.name}", command=command)
         save_figures(runs, out / "figures")

@@ -171,20 +171,25 @@ def _log_range(low: float, high: float) -> list[float]:
     return [round(bottom - air, 4), round(top + air, 4)]
 
 
+def _air(low: float, high: float) -> float:
+    """Room above and below; a line that is constant up to rounding still needs some."""
+    return 0.09 * (high - low) if high - low > 1e-6 * max(1.0, abs(high)) else 0.5
+
+
 def _value_range(world: World, curves: list[Band]) -> list[float]:
     """From uniform to optimal play; what is far worse than uniform play may leave the figure below."""
     low, high = _extent(curves)
     if world.optimal is not None and world.uniform is not None and world.uniform < world.optimal:
         gap = world.optimal - world.uniform
         low, high = min(max(low, world.uniform - 0.6 * gap), world.uniform), world.optimal
-    air = 0.09 * (high - low) or 0.5
+    air = _air(low, high)
     return [low - air, high + air]
 
 
 def _returns_range(world: World, curves: list[Band]) -> list[float]:
     """The first users' averages are those of a handful: they may leave the figure."""
     low, high = _extent(curves, start=min(50, world.users // 10))
-    air = 0.09 * (high - low) or 0.5
+    air = _air(low, high)
     return [low - air, high + air]
 
 

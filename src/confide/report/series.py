@@ -55,7 +55,9 @@ class Series:
         return self._band(regret_at)
 
     def value(self) -> Band:
-        return self._band(value_at)
+        """No policy is worth more than the optimal one: the band ends there."""
+        curve, best = self._band(value_at), self.runs[0].optimal_value
+        return curve if best is None else replace(curve, high=np.minimum(curve.high, np.maximum(best, curve.mean)))
 
     def returns(self) -> Band:
         return self._band(return_at)
