@@ -20,5 +20,5 @@ def test_kernels_equal_their_twins():
     for kernel, twin in ((_kernels.encode, encode_twin), (_kernels.decode, decode_twin)):
         leaf, buffers, decays, weights = rng.normal(size=7), rng.normal(size=(3, 7)), rng.uniform(size=3), rng.uniform(size=3)
         expected, moved = twin(leaf, buffers.copy(), decays, weights)
-        np.testing.assert_allclose(kernel(leaf, buffers, decays, weights), expected, rtol=1e-14)
+        np.testing.assert_allclose(kernel(leaf, buffers, np.stack([weights, decays])), expected, rtol=1e-14)
         np.testing.assert_allclose(buffers, moved, rtol=1e-14)

@@ -64,12 +64,10 @@ class Buffered:
         return {"buffers": np.zeros((len(self.gaps) // 2 + 1, size))}
 
     def encode(self, t: int, leaf: npt.NDArray[Any], memory: Memory) -> npt.NDArray[Any]:  # noqa: ARG002 - time-invariant
-        coder = self._parts.coder
-        return _kernels.encode(leaf, memory["buffers"], coder.decays, coder.weights)
+        return _kernels.encode(leaf, memory["buffers"], self._parts.coder.recipe)
 
     def decode(self, t: int, rows: Array, memory: Memory) -> Array:  # noqa: ARG002 - time-invariant
-        decoder = self._parts.decoder
-        return _kernels.decode(rows[0], memory["buffers"], decoder.decays, decoder.weights)
+        return _kernels.decode(rows[0], memory["buffers"], self._parts.decoder.recipe)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +76,17 @@ class _Exponentials:
 
     weights: Array
     gaps: Array
-    decays: Array
+    recipe: Array  # [weights, decays]: as the compiled loops want them
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
     coder: _Exponentials  # c_1, c_2, ...
     decoder: _Exponentials  # b_0, b_1, ...
+
+
+def _exponentials(weights: Array, gaps: Array) -> _Exponentials:
+    return _Exponentials(weights, gaps, np.stack([weights, 1 - gaps]))
 
 
 @lru_cache(maxsize=64)
@@ -95,10 +97,9 @@ def _parts(gaps: tuple[float, ...]) -> _Parts:
     # residues of prod (1 - u_k x) / ((1 - x) prod (1 - v_k x)): at 1, and at 1/v_i
     at_one = np.prod(u / v)
     decoder = np.prod(u[None] - v[:, None], axis=1) / np.prod(np.where(same, 1.0, v[None] - v[:, None]), axis=1) / -v
-    decoder_gaps = np.concatenate([[0.0], v])
     return _Parts(
-        _Exponentials(coder, u, 1 - u),
-        _Exponentials(np.concatenate([[at_one], decoder]), decoder_gaps, 1 - decoder_gaps),
+        _exponentials(coder, u),
+        _exponentials(np.concatenate([[at_one], decoder]), np.concatenate([[0.0], v])),
     )
 
 

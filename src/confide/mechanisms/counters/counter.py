@@ -97,7 +97,8 @@ class Counter:
 
     def absorb(self, contribution: Bounded) -> None:
         """One leaf: the sum of the contributions of the users between two releases. The noise is drawn here, once."""
-        self._check_whole()
+        if not self._whole:
+            self._check_whole()
         if contribution.bound is not self.bound and contribution.bound != self.bound:
             raise InvalidParameter("the contribution was clipped by another bound than the counter's")
         if self._t == self.factorisation.leaves:
@@ -107,7 +108,8 @@ class Counter:
                 f"the guarantee covers {self.users} users; this leaf would make {self._seen + contribution.users}"
             )
         self._whole = False
-        rows = self.factorisation.encode(self._t + 1, self.noise.to_lattice(contribution.values), self._private)
+        values = contribution.values if self.noise.step is None else self.noise.to_lattice(contribution.values)
+        rows = self.factorisation.encode(self._t + 1, values, self._private)
         noisy = self.noise.add(rows, self._source)
         self._t += 1
         self._seen += contribution.users
