@@ -87,7 +87,8 @@ def _summary(group: list[dict[str, Any]]) -> list[str]:
     if any(row["regret"] is None for row in group):
         return [*said, "unknown", f"return {fmean(row['mean_return'] or 0.0 for row in group):.4g}", ""]
     regrets = [row["regret"] for row in group]
-    error = f" ± {_compact(stdev(regrets) / len(group) ** 0.5)}" if len(group) > 1 else ""
+    spread = stdev(regrets) if len(group) > 1 else 0.0
+    error = f" ± {_compact(spread / len(group) ** 0.5)}" if spread > 1e-9 * abs(regrets[0]) else ""
     share = [row["share"] for row in group if row["share"] is not None]
     way = f"{100 * fmean(share):.0f} %" if share else ""
     return [*said, f"{_compact(fmean(regrets))}{error}", f"{fmean(row['value'] for row in group):.4f}", way]
