@@ -55,7 +55,20 @@ __getattr__ = lazy(
         "Run": "experiments.run",
         "run": "experiments.runner",
         **dict.fromkeys(
-            ("agents", "audit", "mechanisms", "policy", "privacy", "privatizers", "problems", "report", "statistics"), ""
+            (
+                "agents",
+                "audit",
+                "experiments",
+                "mechanisms",
+                "planners",
+                "policy",
+                "privacy",
+                "privatizers",
+                "problems",
+                "report",
+                "statistics",
+            ),
+            "",
         ),
     },
 )

@@ -268,7 +268,7 @@ def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: s
         raise InvalidParameter(f"there is no audit of {name!r}; there are {', '.join(known)}")
     if twin is not None and twin not in TWINS:
         raise InvalidParameter(f"there is no broken twin {twin!r}; there are {', '.join(TWINS)}")
-    if twin == "clip" and name in ("stream", "ucrl-vtr"):
+    if twin == "clip" and not isinstance(known[name](privacy, None, source), CounterSubject | SmoothSubject):
         raise InvalidParameter(f"there is no {name} without the clip: a privatizer takes nothing that its bound cannot have made")
     if twin in ("noise", "shared") and source != "fast":
         raise InvalidParameter(f"the broken twin {twin!r} is made of fast noise")
