@@ -5,24 +5,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from confide.agents.agent import Batch
-from confide.errors import InvalidParameter, StreamExhausted
+from confide.agents.learner import Learner, Round, choose_schedule
+from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Factorisation, Tree
 from confide.mechanisms.sources import NoiseSource
-from confide.planners.bonus import tight
-from confide.planners.least_squares import least_squares
-from confide.planners.optimism import Plan, optimistic
-from confide.planners.value_features import reduced
-from confide.privacy.bounded import Bounded, NoiseLevel, Released
-from confide.privacy.certificate import Mechanism
-from confide.privacy.guarantee import Guarantee, billboard
+from confide.planners.optimism import optimistic
+from confide.planners.regularizers import Regularizer, Repair
+from confide.planners.value_features import FeatureMap, reduced
+from confide.privacy.bounded import Released
 from confide.privacy.loss import GaussianDP, loss_for
 from confide.privacy.request import JointDP, LocalDP, Relation, Request
-from confide.privatizers import CentralPrivatizer, Schedule, geometric, worst_std
+from confide.privatizers import Schedule, geometric, worst_std
 from confide.problems.linear_mixture import LinearMixturePublic
 from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.statistics.value_targets import ValueTargets
-from confide.trajectory import Trajectories, TransitionCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +98,28 @@ def check_setting(episodes: int, horizon: int, dimension: int, failure: float) -
         raise InvalidParameter(f"failure must be in (0, 1), got failure={failure}")
 
 
-class UCRLVTR:
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueTargetedPlanning:
+    """[Luyo21, Alg. 1] between two releases: regularised least squares, optimistic backward induction, and the rows of the next users."""
+
+    public: LinearMixturePublic
+    features: FeatureMap
+    bound: WeightedRows
+    regularizer: Regularizer
+
+    def plan(self, released: Released) -> Round:
+        Lambda, u = self.bound.unpack(released.values)
+        noise_std = released.noise.std
+        estimate, width = self.regularizer.estimate(Lambda, u, noise_std=noise_std), self.regularizer.width(noise_std=noise_std)
+        kernels, rewards = self.public.kernels, self.public.rewards
+        assert rewards is not None
+        plan = optimistic(kernels, rewards, estimate, feature_map=self.features, width=width)
+        mean_eigenvalue = float(np.trace(Lambda, axis1=1, axis2=2).mean() / self.features.dimension)
+        statistic = ValueTargets(self.bound, self.features, kernels, plan.values)
+        return Round((plan.policy,), statistic, signal=mean_eigenvalue if released.generation else None)
+
+
+class UCRLVTR(Learner):
     """UCRL-VTR: optimistic planning on value-targeted least squares, from private prefix sums.
 
     Promise: joint DP for every user (`privacy`), by one query per user (all steps together) through one counter; delta = 0 gives Laplace
@@ -118,7 +135,6 @@ class UCRLVTR:
     """
 
     name = "ucrl-vtr"
-    accepts_counts = True
 
     def __init__(
         self,
@@ -130,94 +146,22 @@ class UCRLVTR:
         bonus_scale: float | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        if not isinstance(public, LinearMixturePublic):
-            raise InvalidParameter(
-                f"UCRL-VTR needs a mixture of known kernels (LinearMixtureMDP.public), got {type(public).__name__}"
-            )
-        if public.rewards is None:
-            raise InvalidParameter("UCRL-VTR needs known rewards")
-        if bonus_scale is not None and not bonus_scale >= 0:
-            raise InvalidParameter(f"bonus_scale must not be negative, got bonus_scale={bonus_scale}")
-        if schedule is not None and schedule.users != episodes:
-            raise InvalidParameter(f"the schedule ends after {schedule.users} users, episodes={episodes}")
+        known_mixture(public, "UCRL-VTR")
         if isinstance(privacy, LocalDP):
             raise InvalidParameter("this agent keeps joint promises: use JointDP or NoPrivacy")
-        self.public, self.privacy, self.noise = public, privacy, noise
-        self.schedule = schedule or geometric(episodes)
-        self.episodes = self.schedule.users
-        self._bonus_scale = 0.1 if bonus_scale is None else bonus_scale
-        self._features = reduced(public.dimension)
-        self._bound = WeightedRows(value_steps(public.horizon), self._features.dimension, balance=1.05)
-        self._made: CentralPrivatizer | None = None
-        self._plan: Plan | None = None
-        self._targets: ValueTargets | None = None
-        self.signal: float | None = None
+        features = reduced(public.dimension)
+        bound = WeightedRows(value_steps(public.horizon), features.dimension, balance=1.05)
+        regularizer = Repair(bound.balance, 0.1 if bonus_scale is None else bonus_scale, simplex=features)
+        super().__init__(
+            ValueTargetedPlanning(public, features, bound, regularizer),
+            choose_schedule(schedule, geometric(episodes)),
+            privacy=privacy,
+            noise=noise,
+        )
 
-    @property
-    def guarantee(self) -> Guarantee:
-        return billboard(self._privatizer.guarantee)
 
-    @property
-    def users(self) -> int:
-        return self._made.users if self._made else 0
-
-    @property
-    def noise_level(self) -> NoiseLevel:
-        return self._privatizer.release().noise
-
-    def mechanisms(self) -> list[Mechanism]:
-        return [self._privatizer.mechanism()]
-
-    def next_batch(self) -> Batch:
-        if self._plan is None:
-            self._replan(self._privatizer.release())
-        assert self._plan is not None
-        if self.users == self.episodes:
-            raise StreamExhausted(f"all {self.episodes} users were served")
-        return Batch(self._plan.policy, self.schedule.times[self._privatizer.release().generation] - self.users)
-
-    def released(self) -> Released:
-        """All that is public so far."""
-        return self._privatizer.release()
-
-    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
-        """What these users of the current batch contribute. PRIVATE."""
-        if self._targets is None:
-            raise InvalidParameter("users come after the policy that serves them: call next_batch first")
-        return self._targets.contribution(users)
-
-    def observe(self, users: Trajectories | TransitionCounts) -> None:
-        before = self._privatizer.release().generation
-        self._privatizer.absorb(self.contribution(users))
-        if self._privatizer.release().generation > before:
-            self._plan = self._targets = None
-
-    def save(self) -> bytes:
-        return self._privatizer.save()
-
-    def restore(self, data: bytes, *, released: int = 0) -> None:
-        """Plans are functions of releases, so only the privatizer has a state.
-
-        `released` is the newest generation that may have left: a service must say it, a run's own state file keeps watch over it.
-        """
-        self._privatizer.restore(data, released=released)
-
-    @property
-    def _privatizer(self) -> CentralPrivatizer:
-        if self._made is None:
-            if self.noise is None:
-                raise InvalidParameter("the agent has no noise yet: confide.run gives it some, or pass noise=")
-            self._made = CentralPrivatizer(self._bound, self.schedule, privacy=self.privacy, noise=self.noise)
-        return self._made
-
-    def _replan(self, released: Released) -> None:
-        """Everything here is post-processing of the release."""
-        Lambda, u = self._bound.unpack(released.values)
-        s = released.noise.std
-        estimate = least_squares(Lambda, u, noise_std=s, simplex=True, feature_map=self._features)
-        width = tight(target_std=1.0, response_noise=s / self._bound.balance, gram_noise=s, factor=self._bonus_scale)
-        assert self.public.rewards is not None
-        self._plan = optimistic(self.public.kernels, self.public.rewards, estimate, feature_map=self._features, width=width)
-        self._targets = ValueTargets(self._bound, self._features, self.public.kernels, self._plan.values)
-        mean_eigenvalue = float(np.trace(Lambda, axis1=1, axis2=2).mean() / self._features.dimension)
-        self.signal = mean_eigenvalue if released.generation else None
+def known_mixture(public: LinearMixturePublic, name: str, *, rewards: bool = True) -> None:
+    if not isinstance(public, LinearMixturePublic):
+        raise InvalidParameter(f"{name} needs a mixture of known kernels (LinearMixtureMDP.public), got {type(public).__name__}")
+    if rewards and public.rewards is None:
+        raise InvalidParameter(f"{name} needs known rewards")

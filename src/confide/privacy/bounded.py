@@ -5,8 +5,9 @@ returned without the `Guarantee` that covers it.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +92,9 @@ class Released:
     guarantee: Guarantee
     users: int
     generation: int  # how many releases the stream has made, this one included
+    memory: Mapping[str, npt.NDArray[Any]] = field(
+        default_factory=dict
+    )  # what planning keeps of earlier releases: public as well
 
 
 @dataclass(frozen=True, slots=True)

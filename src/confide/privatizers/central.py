@@ -14,7 +14,7 @@ from confide.mechanisms.state import StateFile, pack, unpack
 from confide.privacy.bounded import Array, Bound, Bounded, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.loss import loss_for
+from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers.schedule import Schedule
 
@@ -34,7 +34,8 @@ class CentralPrivatizer:
     """Prefix sums over the schedule's batches, through the counter with the least noise.
 
     Promise: everything it ever releases is what `privacy` asks for, for every user of the schedule (central; `billboard` makes it
-    joint). With a `store`, each draw is on the disk before the release that shows it can be read.
+    joint). With a `store`, each draw is on the disk before the release that shows it can be read. A `loss` smaller than what was asked
+    for adds more noise than is needed (printed constants do); a larger one is refused.
     """
 
     def __init__(
@@ -45,13 +46,16 @@ class CentralPrivatizer:
         privacy: Request,
         noise: NoiseSource,
         counter: Factorisation | None = None,
+        loss: Loss | None = None,
         store: StateFile | str | Path | None = None,
     ) -> None:
         factorisation = counter or best_counter(schedule.leaves, privacy, discrete=noise.discrete, users=schedule.users)
         if factorisation.leaves != schedule.leaves:
             raise InvalidParameter(f"the counter is made for {factorisation.leaves} leaves, the schedule has {schedule.leaves}")
         self.schedule, self._store = schedule, StateFile(store) if isinstance(store, str | Path) else store
-        self._counter = Counter(bound, factorisation, loss=loss_for(privacy), request=privacy, users=schedule.users, noise=noise)
+        self._counter = Counter(
+            bound, factorisation, loss=loss or loss_for(privacy), request=privacy, users=schedule.users, noise=noise
+        )
         self._leaf: Array = np.zeros(bound.size)  # the batch since the last release
         self._users = 0
         self._durable = 0  # the generation that is safe to show
@@ -66,6 +70,11 @@ class CentralPrivatizer:
     def users(self) -> int:
         """How many users were absorbed."""
         return self._users
+
+    @property
+    def generation(self) -> int:
+        """How many releases were made."""
+        return self._counter.generation
 
     def __repr__(self) -> str:
         return f"CentralPrivatizer({self.mechanism().name}, {self.schedule.leaves} releases, {self.users} users so far, {self.guarantee})"
