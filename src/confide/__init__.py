@@ -10,6 +10,7 @@ from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Rela
 
 if TYPE_CHECKING:
     from confide import agents, audit, mechanisms, privacy, privatizers, problems, statistics
+    from confide.agents.explain import explain
     from confide.experiments.run import Run
     from confide.experiments.runner import run
     from confide.privacy.certificate import Certificate
@@ -38,6 +39,7 @@ __all__ = [
     "agents",
     "audit",
     "billboard",
+    "explain",
     "mechanisms",
     "privacy",
     "privatizers",
@@ -53,6 +55,7 @@ __getattr__ = lazy(
         "Certificate": "privacy.certificate",
         "Ledger": "privacy.ledger",
         "Run": "experiments.run",
+        "explain": "agents.explain",
         "run": "experiments.runner",
         **dict.fromkeys(
             (

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from confide.audit import clopper_pearson, refute, subject, subjects
+from confide.audit.agents import PRIVATE
 from confide.audit.subjects import TWINS, CounterSubject
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Exact
@@ -14,8 +15,8 @@ from confide.privacy import CentralDP, PureDP
 from confide.privacy.bounded import L2Ball
 
 PRIVACY = CentralDP(1.0, 1e-2)
-RUNS = {"smooth": 60_000, "gaussian": 20_000, "laplace": 20_000, "ucrl-vtr": 1_000}  # 6 000 for streams
-AGENTS = ["ucrl-vtr"]
+AGENTS = list(PRIVATE)
+RUNS = {"smooth": 60_000, "gaussian": 20_000, "laplace": 20_000, **dict.fromkeys(AGENTS, 500)}  # 6 000 for streams
 
 
 def attack(name, *, twin=None, runs=None, privacy=PRIVACY, source="fast"):
@@ -45,7 +46,29 @@ def test_broken_twins_are_caught(name, twin):
 @pytest.mark.parametrize("name", AGENTS)
 def test_broken_agents_are_caught(name):
     """The whole output of an agent with 64 users, one of them replaced. The subtler twins need 5 000 runs and more: `confide audit`."""
-    assert attack(name, twin="shared", runs=400).refuted
+    assert attack(name, twin="shared", runs=300).refuted
+
+
+@pytest.mark.parametrize(("twin", "runs"), [(None, 1_000), ("noise", 1_500), ("shared", 300), ("redraw", 600)])
+def test_messages_of_devices(twin, runs):
+    """Two devices, each asked twice. Too little noise, noise that devices share, and noise drawn again are caught."""
+    attacked = subject("ucrl-vtr", CentralDP(3.0, 1e-2), twin=twin, trust="local")
+    result = refute(attacked, delta=1e-2, runs=runs, rng=np.random.default_rng(5))
+    assert result.refuted == (twin is not None)
+    assert result.mu_lower > 0.6 * result.mu
+
+
+@pytest.mark.parametrize("name", AGENTS[1:])
+def test_messages_of_every_agents_devices_stand(name):
+    result = refute(subject(name, CentralDP(3.0, 1e-2), trust="local"), delta=1e-2, runs=300, rng=np.random.default_rng(5))
+    assert not result.refuted and result.mu_lower > 0.2 * result.mu
+
+
+def test_messages_with_secure_or_laplace_noise_stand():
+    for privacy, source in ((CentralDP(3.0, 1e-2), "secure"), (CentralDP(3.0), "fast")):
+        attacked = subject("ucrl-vtr", privacy, source=source, trust="local")
+        result = refute(attacked, delta=privacy.delta, runs=300, rng=np.random.default_rng(5))
+        assert not result.refuted and result.epsilon_lower > 0
 
 
 def test_the_plain_gaussian_mechanism_is_audited_sharply():
@@ -98,6 +121,9 @@ def test_clopper_pearson_covers():
         (lambda: subject("gaussian", CentralDP(1.0)), "needs delta > 0"),
         (lambda: subject("tree", PRIVACY, twin="noise", source="secure"), "made of fast noise"),
         (lambda: subject("tree", CentralDP(1.0, 1e-2, relation="null")), 'relation "replace"'),
+        (lambda: subject("gaussian", PRIVACY, trust="local"), "no audit of 'gaussian' under local trust; there are ucrl-vtr"),
+        (lambda: subject("ucrl-vtr", PRIVACY, trust="blind"), "trust must be joint or local"),
+        (lambda: subject("ucrl-vtr", PRIVACY, twin="clip", trust="local"), "without the clip"),
         (lambda: attack("gaussian", runs=3), "runs must be at least 100"),
     ],
 )

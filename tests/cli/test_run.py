@@ -10,7 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from confide.errors import InvalidParameter
 from confide.experiments.run import Run
+from confide.experiments.spec import RunSpec, run_seeds
+from confide.privacy import JointDP, LocalDP
+from confide.problems import lock, rand
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 PRIVATE = ["visits_agent:Visits", "lock", "--epsilon", "1", "--episodes", "2000"]
@@ -56,6 +60,48 @@ def test_a_folder_of_another_experiment_is_not_taken_for_this_one(tmp_path, chan
     assert "holds another run" in other.stderr
 
 
+def test_beside_paper(tmp_path):
+    small = ["ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "300", "--json"]
+    rows = json.loads(confide("run", *small, "--bonus-scale", 1, "--beside", "paper", "--beside", "uniform", cwd=tmp_path).stdout)
+    assert [row["agent"] for row in rows] == ["ucrl-vtr bonus_scale=1.0", "ucrl-vtr paper bonus_scale=1.0", "uniform"]
+    assert rows[0]["epsilon"] == pytest.approx(1.0)
+    assert rows[1]["epsilon"] < 0.01  # what the printed constants really give
+
+
+def test_options_of_an_agent_are_part_of_its_name_and_its_folder(tmp_path):
+    """Runs that differ in calibration, schedule or bonus never share a folder, and are found again under their own name."""
+    from confide.cli.run import agent_options
+
+    def runs(*options, counts=None):
+        spec = RunSpec(agent="ucrl-vtr", problem="lock", episodes=300, options=agent_options(*options, 300), counts=counts)
+        (found,) = run_seeds(spec, lock(0), range(1), out=tmp_path / "out")
+        return spec.label, found.agent, found.segments
+
+    chosen = [(None, None, None), ("tight", None, None), ("paper", None, None), (None, 0.2, "every"), (None, None, "20")]
+    made = [runs(*options) for options in chosen]
+    assert [name for _, name, _ in made] == [
+        "ucrl-vtr",
+        "ucrl-vtr tight",
+        "ucrl-vtr paper",
+        "ucrl-vtr bonus_scale=0.2 schedule=every",
+        "ucrl-vtr schedule=20",
+    ]
+    assert {path.parents[1].name for path in (tmp_path / "out").rglob("run.json")} == {label for label, _, _ in made}
+    assert made[0][2] == made[1][2] != made[2][2]
+    assert [runs(*options) for options in chosen] == made  # loaded
+    with pytest.raises(InvalidParameter, match=r"holds another run .* counts=False"):
+        runs(None, None, None, counts=False)
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_local_users_one_by_one_or_at_once(tmp_path, counts):
+    spec = RunSpec(agent="ucrl-vtr", problem="lock", episodes=60, privacy=LocalDP(4.0, 1e-5), counts=counts)
+    (made,) = run_seeds(spec, lock(0), range(1), out=tmp_path / "out")
+    (again,) = run_seeds(spec, lock(0), range(1), out=tmp_path / "out")
+    assert made.segments == again.segments
+    assert any("Simulated" in said for said in made.certificate.document["assumptions"]) is counts
+
+
 def test_an_agent_of_the_current_folder(tmp_path):
     (tmp_path / "mine.py").write_text("from confide.agents import Uniform\nclass Mine(Uniform):\n    pass\n")
     assert confide("run", "mine:Mine", "lock", "--episodes", 10, cwd=tmp_path).returncode == 0
@@ -75,8 +121,6 @@ def test_a_report_can_be_checked_by_its_certificate(tmp_path):
 
 
 def test_the_command_line_takes_a_saved_problem(tmp_path):
-    from confide.problems import rand
-
     rand(3).save(tmp_path / "mine.npz")
     done = confide("run", "oracle", "mine.npz", "--episodes", 100, "--json", cwd=tmp_path)
     assert json.loads(done.stdout)[0]["share"] == pytest.approx(1.0)
@@ -136,6 +180,9 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
         (["run", "no-data", "riverswim"], "needs known kernels"),
         (["run", "uniform", "lock", "--epsilon", "-1"], "epsilon must be positive"),
         (["run", "uniform", "lock", "--trust", "blind"], "trust must be joint or local, got 'blind'"),
+        (["run", "uniform", "lock", "--calibration", "paper"], "uniform takes no calibration"),
+        (["run", "ucrl-vtr", "lock", "--calibration", "printed"], "calibration must be one of tight, paper"),
+        (["run", "ucrl-vtr", "lock", "--schedule", "0"], "interval must be at least 1"),
         (["show", "nowhere"], "there is no saved run in nowhere"),
     ],
 )
@@ -149,10 +196,6 @@ def test_errors_are_one_line(arguments, message, tmp_path):
 
 def test_interrupted_runs_go_on(tmp_path):
     """A run that was saved as incomplete is taken up by the same command, from the private state beside the results."""
-    from confide.experiments.spec import RunSpec, run_seeds
-    from confide.privacy import JointDP
-    from confide.problems import lock
-
     sys.path.insert(0, str(EXPERIMENTS))
     try:
         spec = RunSpec(agent="visits_agent:Visits", problem="lock", episodes=3000, privacy=JointDP(1.0, 1e-5))

@@ -62,3 +62,25 @@ def test_without_opendp_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "opendp.prelude", None)
     with pytest.raises(MissingExtra, match=r"confide\[secure\]"):
         noise_source("secure")
+
+
+def test_devices_are_independent_and_go_on_alike_after_a_restore():
+    source, other = noise_source("fast", 5), noise_source("fast", 6)
+    source.device()
+    other.restore(source.state())
+    first, second = source.device(), source.device()
+    assert first.gaussian(1.0, 3).tolist() != second.gaussian(1.0, 3).tolist()
+    again = [other.device() for _ in range(2)][1]
+    again.gaussian(1.0, 3)
+    np.testing.assert_array_equal(again.laplace(1.0, 3), second.laplace(1.0, 3))
+    assert again.token(16) == second.token(16) != second.token(16)
+    secure = noise_source("secure")
+    assert len(secure.token(16)) == 16
+    assert secure.device().token(16) != secure.device().token(16)
+
+
+def test_a_sum_of_laplace_draws():
+    """20 000 sums of 50: variance 2 x 50 within 6 standard errors (6 %)."""
+    sums = noise_source("fast", 0).laplace_sum(3.0, 50, 20_000)
+    assert np.var(sums) == pytest.approx(2 * 50 * 9, rel=0.062)
+    assert abs(sums.mean()) < 6 * np.sqrt(900 / 20_000)

@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 
 from confide.errors import InvalidParameter
-from confide.planners.value_features import reduced
+from confide.planners.value_features import raw, reduced
 from confide.privacy import Relation
 from confide.problems import lock
-from confide.statistics.bounds import WeightedRows
-from confide.statistics.value_targets import ValueTargets, count_transitions
+from confide.statistics.bounds import RegressionRows, WeightedRows
+from confide.statistics.transitions import valid_transitions
+from confide.statistics.value_targets import ValueTargets
 from confide.trajectory import Trajectories
 
 PROBLEM = lock(0)
@@ -30,7 +31,7 @@ def test_users_one_by_one_are_the_same_bits_as_all_together():
 
 def test_counts_give_the_same_bits_as_trajectories():
     users = sample(200)
-    counted = count_transitions(users, PROBLEM.states, PROBLEM.actions)
+    counted = valid_transitions(users, PROBLEM.horizon, PROBLEM.states, PROBLEM.actions)
     assert counted.count.sum() == 200 * PROBLEM.horizon
     np.testing.assert_array_equal(TARGETS.contribution(counted).values, TARGETS.contribution(users).values)
 
@@ -44,6 +45,16 @@ def test_the_regression_is_right():
         residual = Lambda[h] @ FEATURES.coordinates(PROBLEM.weights[h]) - u[h]
         assert np.linalg.norm(residual) < 0.02 * np.linalg.norm(u[h]) + 6 * np.sqrt(np.trace(Lambda[h]))
         assert np.isfinite(theta).all()
+
+
+def test_the_papers_regression_is_right():
+    """Features kernels / sqrt(d), no weights: nothing is clipped, and the parameter is sqrt(d) x the mixture (to 6 standard errors)."""
+    d, users = 5, PROBLEM.count(PROBLEM.optimal_policy, 200_000, np.random.default_rng(1))
+    bound = RegressionRows(BOUND.steps, d, row_norm=5.0, target=5.0, balance=np.sqrt(2), nonnegative=True)
+    Lambda, u = bound.unpack(ValueTargets(bound, raw(d), PROBLEM.kernels / np.sqrt(d), VALUES, 1.0).contribution(users).values)
+    for h in range(bound.steps):
+        residual = Lambda[h] @ (np.sqrt(d) * PROBLEM.weights[h]) - u[h]
+        assert np.linalg.norm(residual) < 6 * 3.0 * np.sqrt(np.trace(Lambda[h]))
 
 
 def test_possible_transitions_are_never_clipped():
@@ -79,8 +90,8 @@ def test_no_pair_of_users_exceeds_the_sensitivity(relation):
 def test_the_sensitivity_of_weighted_rows_is_attained(relation):
     bound = WeightedRows(2, 3)
     steps, ones = np.arange(2), np.ones(2, dtype=int)
-    one = bound.contribution(steps, np.tile([1e9, 0.0, 0.0], (2, 1)), np.zeros(2), ones, users=1).values
-    other = bound.contribution(steps, np.tile([0.0, 1e9, 0.0], (2, 1)), np.zeros(2), ones, users=1).values
+    one = bound.counted(steps, np.tile([1e9, 0.0, 0.0], (2, 1)), np.zeros(2), ones, users=1).values
+    other = bound.counted(steps, np.tile([0.0, 1e9, 0.0], (2, 1)), np.zeros(2), ones, users=1).values
     found = np.linalg.norm(one - (other if relation is Relation.REPLACE else 0.0))
     assert found == pytest.approx(bound.sensitivity(relation), rel=1e-3)
     assert found <= bound.sensitivity(relation)
@@ -97,7 +108,7 @@ def test_counts_that_no_users_can_have_are_refused():
         ([0.5], [1], 1),
     ):
         with pytest.raises(InvalidParameter):
-            bound.contribution(step, np.repeat(row, len(step), axis=0), np.zeros(len(step)), count, users=users)
+            bound.counted(step, np.repeat(row, len(step), axis=0), np.zeros(len(step)), count, users=users)
 
 
 def test_private_text_is_not_quoted_and_nothing_is_printed():

@@ -6,12 +6,39 @@ from confide._lazy import lazy
 
 if TYPE_CHECKING:
     from confide.agents.agent import Agent, Batch
+    from confide.agents.client import LocalClient
+    from confide.agents.likelihood_vi import LikelihoodVI
+    from confide.agents.linopt_po import LinOptPO
+    from confide.agents.linopt_vi import LinOptVI
     from confide.agents.reference import NoData, Oracle, Uniform
     from confide.agents.ucrl_vtr import UCRLVTR
+    from confide.agents.ucrl_vtr_plus import UCRLVTRPlus
 
-__all__ = ["UCRLVTR", "Agent", "Batch", "NoData", "Oracle", "Uniform"]
+__all__ = [
+    "UCRLVTR",
+    "Agent",
+    "Batch",
+    "LikelihoodVI",
+    "LinOptPO",
+    "LinOptVI",
+    "LocalClient",
+    "NoData",
+    "Oracle",
+    "UCRLVTRPlus",
+    "Uniform",
+]
 
 __getattr__ = lazy(
     __name__,
-    {"UCRLVTR": "ucrl_vtr", "Agent": "agent", "Batch": "agent", **dict.fromkeys(("NoData", "Oracle", "Uniform"), "reference")},
+    {
+        "UCRLVTR": "ucrl_vtr",
+        "UCRLVTRPlus": "ucrl_vtr_plus",
+        "Agent": "agent",
+        "Batch": "agent",
+        "LocalClient": "client",
+        "LikelihoodVI": "likelihood_vi",
+        "LinOptPO": "linopt_po",
+        "LinOptVI": "linopt_vi",
+        **dict.fromkeys(("NoData", "Oracle", "Uniform"), "reference"),
+    },
 )

@@ -24,6 +24,7 @@ class Agent(Protocol):
 
     Optional: `accepts_counts = True` if `observe` takes exact TransitionCounts; `ignores_data = True` if it only counts users;
     `mechanisms() -> list[Mechanism]` for the certificate; `save() -> bytes` and `restore(bytes)` for runs that can be interrupted;
+    `client()`, `absorb(bytes)` and `current_round()` in place of `observe` under `LocalDP`: see `Learner`;
     `noise_level` (the NoiseLevel of the last release) and `signal` (what stands against it, from the release) for the report.
     """
 

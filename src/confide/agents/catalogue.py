@@ -26,6 +26,24 @@ AGENTS = {
     "ucrl-vtr": Entry(
         "confide.agents.ucrl_vtr:UCRLVTR", "optimistic planning on private least squares, for mixtures of known kernels", "Luyo21"
     ),
+    "ucrl-vtr-plus": Entry(
+        "confide.agents.ucrl_vtr_plus:UCRLVTRPlus",
+        "the same, each user weighted by the estimated variance of the next value",
+        "Luyo21",
+    ),
+    "linopt-vi": Entry(
+        "confide.agents.linopt_vi:LinOptVI",
+        "optimistic value iteration for mixtures of known kernels, rewards learned too",
+        "Zhou22",
+    ),
+    "linopt-po": Entry(
+        "confide.agents.linopt_po:LinOptPO", "the same by policy optimisation: softmax policies, improved step by step", "Zhou22"
+    ),
+    "likelihood-vi": Entry(
+        "confide.agents.likelihood_vi:LikelihoodVI",
+        "posterior sampling on private sums of likelihood codes, for mixtures of known kernels",
+        "confide",
+    ),
     "uniform": Entry(
         "confide.agents.reference:Uniform", "plays at random (in a linear system, does nothing): the lower end of the scale"
     ),

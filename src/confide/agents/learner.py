@@ -4,25 +4,27 @@ An algorithm is a bound on what one user contributes and a pure function from re
 schedule, the privatizer, what is kept of earlier rounds, saving) is the same for all of them, and is here.
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.agents.agent import Batch
-from confide.errors import InvalidParameter, StreamExhausted
+from confide.agents.client import LocalClient
+from confide.errors import InvalidParameter, PrivacyError, StreamExhausted
 from confide.mechanisms.counters import Factorisation
-from confide.mechanisms.sources import NoiseSource
+from confide.mechanisms.sources import NoiseSource, SecureSource
 from confide.mechanisms.state import pack, unpack
 from confide.policy import Policy
 from confide.privacy.bounded import Bound, Bounded, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import Loss
-from confide.privacy.request import Request
-from confide.privatizers import CentralPrivatizer, Schedule
+from confide.privacy.request import LocalDP, Request
+from confide.privatizers import CentralPrivatizer, LocalPrivatizer, Message, Schedule
 from confide.trajectory import Trajectories, TransitionCounts
 
 Memory = Mapping[str, npt.NDArray[Any]]
@@ -55,7 +57,10 @@ class Algorithm(Protocol):
 
 
 class Learner:
-    """Serves users by an algorithm, from what is released about the users before them."""
+    """Serves users by an algorithm, from what is released about the users before them.
+
+    Under `LocalDP` it is a server: users are `client()`s, plan on their devices from `released()`, and send messages to `absorb`.
+    """
 
     name: str
     accepts_counts = True
@@ -73,13 +78,21 @@ class Learner:
         self.algorithm, self.schedule, self.privacy, self.noise = algorithm, schedule, privacy, noise
         self.rng: np.random.Generator | None = None
         self._counter, self._loss = counter, loss
-        self._made: CentralPrivatizer | None = None
+        self._made: CentralPrivatizer | LocalPrivatizer | None = None
         self._memory: Memory | None = None
         self._round: Round | None = None
 
     @property
     def episodes(self) -> int:
         return self.schedule.users
+
+    @property
+    def settings(self) -> str:
+        """Everything besides the promise that was chosen for this learner, in words that differ where it does."""
+        chosen = (getattr(self.algorithm, name, None) for name in getattr(type(self.algorithm), "__slots__", ()))
+        plain = [value for value in chosen if isinstance(value, str | int | float | tuple) or is_dataclass(value)]
+        text = f"{type(self.algorithm).__name__} {plain!r} {self.schedule!r} {self._counter!r} {self._loss!r}"
+        return re.sub(r" at 0x[0-9a-f]+", "", text)  # where an object lives says nothing about it
 
     @property
     def guarantee(self) -> Guarantee:
@@ -101,22 +114,24 @@ class Learner:
         return [self._privatizer.mechanism()]
 
     def next_batch(self) -> Batch:
-        current = self._current_round()
+        current = self.current_round()
         users, generation = self.users, self._privatizer.generation
         if users == self.episodes:
             raise StreamExhausted(f"all {self.episodes} users were served")
         start, end = self.schedule.times[generation - 1] if generation else 0, self.schedule.times[generation]
-        share = len(current.policies)
-        edges = [start + (end - start) * (j + 1) // share for j in range(share)]
-        which = next(j for j, edge in enumerate(edges) if edge > users)
-        return Batch(current.policies[which], edges[which] - users)
+        if len(current.policies) == 1:
+            return Batch(current.policies[0], end - users)
+        edges = start + np.cumsum(shares(end - start, len(current.policies)))
+        which = int(np.searchsorted(edges, users, side="right"))
+        return Batch(current.policies[which], int(edges[which]) - users)
 
     def released(self) -> Released:
         """All that is public so far, and all that planning needs."""
         if self._memory is None:
             seed = 0 if self.rng is None else int(self.rng.integers(2**62))
             self._memory = {"seed": np.array(seed)}
-        return replace(self._privatizer.release(), memory=self._memory)
+        last = self._privatizer.release()
+        return Released(last.values, last.noise, last.guarantee, last.users, last.generation, self._memory)
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         """What these users of the current round contribute. PRIVATE."""
@@ -125,10 +140,32 @@ class Learner:
         return self._round.statistic.contribution(users)
 
     def observe(self, users: Trajectories | TransitionCounts) -> None:
-        before = self._privatizer.generation
-        self._privatizer.absorb(self.contribution(users))
-        if self._privatizer.generation > before:
-            self._next_round()
+        privatizer = self._privatizer
+        before = privatizer.generation
+        if isinstance(privatizer, CentralPrivatizer):
+            privatizer.absorb(self.contribution(users))
+        elif isinstance(users, TransitionCounts):
+            privatizer.absorb_crowd(self.contribution(users))
+        else:
+            raise PrivacyError(
+                "under LocalDP no server sees trajectories: each user's device is a client = agent.client(), which does "
+                "client.plan(agent.released()), and agent.absorb takes what client.report(trajectory) returns"
+            )
+        self._advance(before)
+
+    def client(self) -> LocalClient:
+        """One more user's device, with noise of its own of the server's kind; it knows nothing of the server but what is public."""
+        local = self._local_privatizer()
+        return LocalClient(self.algorithm, self.privacy, local.device_source(), channel=local.channel)
+
+    def absorb(self, message: bytes | Message) -> None:
+        """What a device sent. A message that is damaged, stale or here already is refused, and changes nothing."""
+        local = self._local_privatizer()
+        received = message if isinstance(message, Message) else Message.from_bytes(message)
+        self.current_round()  # its memory is needed after the release that this message may complete
+        before = local.generation
+        local.absorb(received)
+        self._advance(before)
 
     def save(self) -> bytes:
         """PRIVATE: everything needed to go on."""
@@ -146,17 +183,32 @@ class Learner:
         memory = {key.removeprefix("memory."): value for key, value in state.arrays.items() if key.startswith("memory.")}
         self._memory, self._round = memory, None
 
-    def _current_round(self) -> Round:
+    def current_round(self) -> Round:
+        """What everybody plans from the last release. Public."""
         if self._round is None:
             self._round = self.algorithm.plan(self.released())
         return self._round
 
-    def _next_round(self) -> None:
-        assert self._round is not None
-        self._memory, self._round = self._round.memory, None
+    def _advance(self, before: int) -> None:
+        if self._privatizer.generation > before:
+            assert self._round is not None
+            self._memory, self._round = self._round.memory, None
+
+    def _local_privatizer(self) -> LocalPrivatizer:
+        privatizer = self._privatizer
+        if not isinstance(privatizer, LocalPrivatizer):
+            raise PrivacyError(
+                f"clients and messages are for LocalDP, this agent keeps {type(self.privacy).__name__}: hand trajectories to observe"
+            )
+        return privatizer
 
     @property
-    def _privatizer(self) -> CentralPrivatizer:
+    def _privatizer(self) -> CentralPrivatizer | LocalPrivatizer:
+        if self._made is None and isinstance(self.privacy, LocalDP):
+            self.noise = self.noise or SecureSource()  # a server without a simulation around it: its devices are real
+            self._made = LocalPrivatizer(
+                self.algorithm.bound, self.schedule, privacy=self.privacy, noise=self.noise, loss=self._loss
+            )
         if self._made is None:
             if self.noise is None:
                 raise InvalidParameter("the agent has no noise yet: confide.run gives it some, or pass noise=")
@@ -169,6 +221,11 @@ class Learner:
                 loss=self._loss,
             )
         return self._made
+
+
+def shares(users: int, policies: int) -> list[int]:
+    """How many of a round's users each of its policies serves."""
+    return [users * (j + 1) // policies - users * j // policies for j in range(policies)]
 
 
 def choose_schedule(schedule: Schedule | None, default: Schedule) -> Schedule:

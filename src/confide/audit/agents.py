@@ -1,4 +1,4 @@
-"""Whole agents, attacked: everything that a short run ever releases, with one user replaced by another."""
+"""Whole agents, attacked: everything that a short run ever releases, or that devices send, with one user replaced by another."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,12 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.agents.catalogue import AGENTS, make_agent
+from confide.agents.client import LocalClient
+from confide.agents.learner import Learner
 from confide.audit.refute import Score
 from confide.audit.subjects import copies, make_source
-from confide.mechanisms.sources import NoiseSource
+from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array
 from confide.privacy.loss import Loss, loss_for
-from confide.privacy.request import CentralDP, JointDP
+from confide.privacy.request import CentralDP, JointDP, LocalDP
+from confide.privatizers import Message
 from confide.problems.zoo.mixtures import lock
 from confide.trajectory import Trajectories
 
@@ -47,19 +50,7 @@ class AgentSubject:
 
     @cached_property
     def _pair(self) -> tuple[Trajectories, Trajectories]:
-        """Of all trajectories there can be, possible or not, the two that the first batch tells apart best."""
-        S, A, H = self._problem.states, self._problem.actions, self._problem.horizon
-        grids = np.meshgrid(*[np.arange(S), np.arange(A)] * (H - 1), np.arange(S), indexing="ij")
-        flat = np.stack([grid.ravel() for grid in grids], axis=1)  # s_0, a_0, s_1, a_1, ..., s_{H-1}
-        states, actions = np.pad(flat[:, ::2], ((0, 0), (0, 1))), np.pad(flat[:, 1::2], ((0, 0), (0, 1)))
-        everybody = Trajectories(states, actions, np.zeros(actions.shape))
-        agent = self._make(make_source("fast", None, np.random.default_rng(0)))
-        agent.next_batch()
-        sent = np.stack([agent.contribution(everybody[i : i + 1]).values for i in range(everybody.users)])
-        squared = (sent**2).sum(axis=1)
-        distance: npt.NDArray[np.float64] = squared[:, None] + squared[None] - 2 * sent @ sent.T
-        one, other = np.unravel_index(distance.argmax(), distance.shape)
-        return everybody[int(one) : int(one) + 1], everybody[int(other) : int(other) + 1]
+        return farthest(self._make(make_source("fast", None, np.random.default_rng(0))), self._problem)
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
         first, source = self._pair[world], make_source(self.source, self.twin, rng)
@@ -87,3 +78,103 @@ class AgentSubject:
 
     def score(self) -> Score | None:
         return None
+
+
+@dataclass(frozen=True)
+class DeviceSubject:
+    """Two devices of a small lock under a local promise. The first one's user is one of the two who are farthest apart, the other one is
+    silent. Each is asked for its message twice, and the adversary reads everything: lengths, releases, nonces, numbers.
+    """
+
+    agent: str
+    privacy: CentralDP
+    twin: str | None = None
+    source: str = "fast"
+
+    @property
+    def loss(self) -> Loss:
+        return loss_for(self.privacy)
+
+    @cached_property
+    def _problem(self) -> Any:
+        return lock(0, states=6, actions=2, horizon=3, jump=2)
+
+    @cached_property
+    def _pair(self) -> tuple[Trajectories, Trajectories]:
+        return farthest(self._make(FastSource(np.random.default_rng(0))), self._problem)
+
+    @cached_property
+    def _sent(self) -> tuple[Array, Array]:
+        """What the two users would send without noise: an adversary knows it, and looks in that direction."""
+        server = self._make(FastSource(np.random.default_rng(0)))
+        server.next_batch()
+        one, other = (server.contribution(user).values for user in self._pair)
+        return one, other
+
+    def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
+        source = Echo(rng) if self.twin == "shared" else make_source(self.source, self.twin, rng)
+        server, H = self._make(source), self._problem.horizon
+        silent = Trajectories(np.full((1, H + 1), -1), np.full((1, H), -1), np.zeros((1, H)))
+        users = (self._pair[world], silent)
+        return np.stack([np.concatenate([self._asked(server, user) for user in users]) for _ in range(runs)])
+
+    def _asked(self, server: Learner, user: Trajectories) -> Array:
+        """All that can be got out of one device. The twin that redraws forgets what it has sent."""
+        client = _ready(server)
+        said = [client.report(user), (_ready(server) if self.twin == "redraw" else client).report(user)]
+        messages = [Message.from_bytes(data) for data in said]
+        nonce = np.frombuffer(messages[0].nonce, dtype=">u8") / 2.0**64
+        about = [len(said[0]), messages[0].generation, *nonce]
+        return np.array([*about, np.mean([self._likelihood(message.values) for message in messages])])
+
+    def _likelihood(self, values: Array) -> float:
+        """How much more the numbers look like the second user, up to a factor."""
+        one, other = self._sent
+        if self.privacy.delta > 0:
+            return float(values @ (other - one))
+        # in real arithmetic: the low bits of fast noise tell the two worlds apart, as its source says
+        return round(float((np.abs(values - one) - np.abs(values - other)).sum()), 9)
+
+    def _make(self, source: NoiseSource) -> Any:
+        privacy = LocalDP(self.privacy.epsilon, self.privacy.delta)
+        return make_agent(self.agent, self._problem, episodes=USERS, privacy=privacy, noise=source)
+
+    def score(self) -> Score | None:
+        return None
+
+
+class Echo(FastSource):
+    """A broken source: every second device has the same draws as the one before it."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        super().__init__(rng)
+        self._seed: npt.NDArray[np.int64] | None = None
+
+    def fork(self) -> "Echo":
+        return Echo(self._rng.spawn(1)[0])
+
+    def device(self) -> FastSource:
+        seed = self._rng.integers(2**63, size=4) if self._seed is None else self._seed
+        self._seed = seed if self._seed is None else None
+        return FastSource(np.random.default_rng(seed))
+
+
+def _ready(server: Learner) -> LocalClient:
+    client = server.client()
+    client.adopt(server.current_round(), server.released().generation)
+    return client
+
+
+def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
+    """Of all trajectories there can be, possible or not, the two that the first batch tells apart best."""
+    S, A, H = problem.states, problem.actions, problem.horizon
+    grids = np.meshgrid(*[np.arange(S), np.arange(A)] * (H - 1), np.arange(S), indexing="ij")
+    flat = np.stack([grid.ravel() for grid in grids], axis=1)  # s_0, a_0, s_1, a_1, ..., s_{H-1}
+    states, actions = np.pad(flat[:, ::2], ((0, 0), (0, 1))), np.pad(flat[:, 1::2], ((0, 0), (0, 1)))
+    everybody = Trajectories(states, actions, np.zeros(actions.shape))
+    agent.next_batch()
+    sent = np.stack([agent.contribution(everybody[i : i + 1]).values for i in range(everybody.users)])
+    squared = (sent**2).sum(axis=1)
+    distance: npt.NDArray[np.float64] = squared[:, None] + squared[None] - 2 * sent @ sent.T
+    one, other = np.unravel_index(distance.argmax(), distance.shape)
+    return everybody[int(one) : int(one) + 1], everybody[int(other) : int(other) + 1]

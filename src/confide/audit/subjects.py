@@ -30,7 +30,7 @@ TWINS = {
     "noise": "noise 20 % too small",
     "clip": "the clip left out",
     "redraw": "noise redrawn at a restart",
-    "shared": "one draw shared by all coordinates",
+    "shared": "one draw shared by all coordinates, or by all devices",
 }
 _FAR = 1e3  # how far outside the bound the user tries to get
 
@@ -58,6 +58,12 @@ class Scaled:
 
     def fork(self) -> "Scaled":
         return type(self)(self.inner.fork(), self.factor)
+
+    def device(self) -> "Scaled":
+        return type(self)(self.inner.device(), self.factor)
+
+    def token(self, size: int) -> bytes:
+        return self.inner.token(size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,11 +267,21 @@ def subjects() -> dict[str, Maker]:
     }
 
 
-def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: str = "fast") -> Subject:
-    """The subject of that name under that promise, or its broken twin."""
-    known = subjects()
+def devices() -> dict[str, Maker]:
+    """The agents whose devices can be attacked."""
+    from confide.audit.agents import PRIVATE, DeviceSubject
+
+    return {name: partial(DeviceSubject, name) for name in PRIVATE}
+
+
+def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: str = "fast", trust: str = "joint") -> Subject:
+    """The subject of that name under that promise, or its broken twin; `trust="local"`: the messages of an agent's devices."""
+    if trust not in ("joint", "local"):
+        raise InvalidParameter(f"trust must be joint or local, got {trust!r}")
+    known = subjects() if trust == "joint" else devices()
     if name not in known:
-        raise InvalidParameter(f"there is no audit of {name!r}; there are {', '.join(known)}")
+        where = " under local trust" if trust == "local" else ""
+        raise InvalidParameter(f"there is no audit of {name!r}{where}; there are {', '.join(known)}")
     if twin is not None and twin not in TWINS:
         raise InvalidParameter(f"there is no broken twin {twin!r}; there are {', '.join(TWINS)}")
     if twin == "clip" and not isinstance(known[name](privacy, None, source), CounterSubject | SmoothSubject):

@@ -10,6 +10,8 @@ from confide.privacy.certificate import Certificate, Json, check_schema, loss_fr
 from confide.privacy.loss import NO_PRIVACY, ApproxDP, GaussianDP, Loss, PureDP, compose
 from confide.privacy.request import Relation, Trust
 from confide.statistics.bounds import RegressionRows, WeightedRows
+from confide.statistics.stacked import StackedRows
+from confide.statistics.transition_sums import TableRows
 
 _TOLERANCE = 1e-6  # relative: what rounding, and the discretisation of a PLD, may add up to
 _OVERSTATED = 1e-3
@@ -20,7 +22,7 @@ _TRUST = {
     "LocalDP": {"local"},
     "NoPrivacy": {"none"},
 }
-_BOUNDS = {kind.__name__: kind for kind in (L2Ball, RegressionRows, WeightedRows)}
+_BOUNDS = {kind.__name__: kind for kind in (L2Ball, RegressionRows, WeightedRows, StackedRows, TableRows)}
 
 
 @dataclass(frozen=True, slots=True)

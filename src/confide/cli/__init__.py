@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from confide import __version__
-from confide.cli import audit, calibrate, ledger, results, run, verify
+from confide.cli import audit, calibrate, explain, ledger, results, run, verify
 from confide.errors import ConfideError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("run")(run.run)
+app.command("explain")(explain.explain)
 app.command("show")(results.show)
 app.command("list")(results.list_all)
 app.command("calibrate")(calibrate.calibrate)

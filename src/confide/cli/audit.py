@@ -6,7 +6,9 @@ import typer
 
 from confide.cli.options import AsJson, Delta, Epsilon, print_json
 
-_SUBJECTS = "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered, stream, or an agent (ucrl-vtr)."
+_SUBJECTS = (
+    "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered, stream, or a learner of `confide list`."
+)
 
 
 def audit(
@@ -17,6 +19,9 @@ def audit(
     runs: Annotated[int | None, typer.Option(help="Runs on each of the two neighbouring data sets.", min=100, max=10**8)] = None,
     confidence: Annotated[float, typer.Option(help="An honest mechanism is refuted at most this rarely: 1 - confidence.")] = 0.99,
     source: Annotated[str, typer.Option(help="The noise to attack: fast or secure.")] = "fast",
+    trust: Annotated[
+        str, typer.Option(help="Of an agent: joint attacks its releases, local the messages of its devices.")
+    ] = "joint",
     seed: Annotated[int, typer.Option(help="Seed of the attack.", min=0)] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -27,13 +32,13 @@ def audit(
     from confide.audit import subject as make_subject
     from confide.privacy import CentralDP, PureDP
 
-    attacked = make_subject(subject, CentralDP(epsilon, delta), twin=twin, source=source)
+    attacked = make_subject(subject, CentralDP(epsilon, delta), twin=twin, source=source, trust=trust)
     runs = runs or {"gaussian": 200_000, "laplace": 50_000, "smooth": 150_000}.get(subject, 20_000)
     delta = 0.0 if isinstance(attacked.loss, PureDP) else delta
     result = refute(attacked, delta=delta, runs=runs, confidence=confidence, rng=np.random.default_rng(seed))
     if as_json:
         found = {name: getattr(result, name) for name in (*result.__slots__, "refuted", "sharpness")}
-        print_json({"subject": subject, "twin": twin, "source": source, **found})
+        print_json({"subject": subject, "twin": twin, "source": source, "trust": trust, **found})
     else:
         broken = f", broken on purpose ({TWINS[twin]})" if twin else ""
         promised = f", mu = {result.mu:.4g}" if result.mu is not None else ""

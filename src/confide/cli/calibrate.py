@@ -7,7 +7,7 @@ import typer
 from confide.cli.options import AsJson, Delta, Epsilon, print_json
 
 if TYPE_CHECKING:
-    from confide.agents.ucrl_vtr import Calibration
+    from confide.agents.luyo21 import LambdaNoise
 
 
 def calibrate(
@@ -30,13 +30,12 @@ def calibrate(
 def calibrations(
     epsilon: float, delta: float, episodes: int, horizon: int, dimension: int, failure: float
 ) -> list[dict[str, Any]]:
-    from confide.agents.ucrl_vtr import check_setting, paper_joint, tight_joint
+    from confide.agents.luyo21 import Setting, paper_noise, tight_noise
     from confide.mechanisms.counters import Buffered, Factorisation, HonakerTree, Toeplitz, Tree
     from confide.privacy import JointDP
     from confide.privatizers import geometric
 
-    check_setting(episodes, horizon, dimension, failure)
-    privacy = JointDP(epsilon, delta)
+    setting, privacy = Setting(episodes, horizon, dimension, failure), JointDP(epsilon, delta)
     few = geometric(episodes).leaves
     counters: list[tuple[str, Factorisation]] = [
         ("a release per episode", Tree(episodes)),
@@ -46,17 +45,17 @@ def calibrations(
         ("a geometric schedule", Tree(few)),
         ("a geometric schedule", Toeplitz(few)),
     ]
-    paper = paper_joint(privacy, episodes=episodes, horizon=horizon, dimension=dimension, failure=failure)
-    tight = [(when, tight_joint(privacy, counter, horizon=horizon, dimension=dimension)) for when, counter in counters]
+    paper = paper_noise(privacy, setting)
+    tight = [(when, tight_noise(privacy, counter, setting)) for when, counter in counters]
     return [_row(when, one, paper, delta) for when, one in [("a release per episode", paper), *tight]]
 
 
-def _row(when: str, one: "Calibration", paper: "Calibration", delta: float) -> dict[str, Any]:
+def _row(when: str, one: "LambdaNoise", paper: "LambdaNoise", delta: float) -> dict[str, Any]:
     return {
         "calibration": one.name,
-        "counter": one.counter,
+        "counter": one.counter.name,
         "schedule": when,
-        "releases": one.releases,
+        "releases": one.counter.leaves,
         "noise_on_lambda": one.noise,
         "times_less_than_paper": paper.noise / one.noise,
         "true_epsilon": one.loss.epsilon_at(delta),

@@ -3,18 +3,46 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.cli.options import AsJson
+from confide.cli.options import (
+    AsJson,
+    BonusScale,
+    Calibration,
+    Episodes,
+    Horizon,
+    ProblemSeed,
+    Trust,
+    When,
+    privacy_of,
+    schedule_of,
+)
 from confide.cli.progress import bars
 from confide.cli.results import print_runs
 
 if TYPE_CHECKING:
     from confide.experiments.run import Run
     from confide.experiments.spec import RunSpec
-    from confide.privacy.request import Request
+
+
+Beside = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Another agent to run beside it, with its own defaults; `no-privacy` is the same one without, `paper` the same one "
+        "with the constants printed in its paper.",
+        show_default=False,
+    ),
+]
+Counts = Annotated[
+    bool | None,
+    typer.Option(
+        "--counts/--one-by-one",
+        help="Simulate users by exact counts of their transitions, or each on its own: the same law, at another speed.",
+        show_default="counts, and real messages of up to 10 000 local users",
+    ),
+]
 
 
 def run(
@@ -24,43 +52,56 @@ def run(
         float | None, typer.Option(help="The privacy budget; without it there is no privacy.", show_default=False)
     ] = None,
     delta: Annotated[float, typer.Option(help="The probability that the promise may fail by; 0 for pure privacy.")] = 1e-5,
-    trust: Annotated[str, typer.Option(help="joint: a curator is trusted; local: nobody is.")] = "joint",
-    episodes: Annotated[int, typer.Option(help="How many users take part, one episode each.")] = 100_000,
+    trust: Trust = "joint",
+    episodes: Episodes = 100_000,
+    calibration: Calibration = None,
+    bonus_scale: BonusScale = None,
+    schedule: When = None,
     seed: Annotated[int, typer.Option(help="The first seed of the runs.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="How many runs, with seeds from --seed on.")] = 1,
-    problem_seed: Annotated[int, typer.Option(help="Which instance of the problem.")] = 0,
-    beside: Annotated[
-        list[str] | None, typer.Option(help="Another agent to run beside it; `no-privacy` is the same one without.")
-    ] = None,
-    horizon: Annotated[
-        int | None, typer.Option(help="Steps per episode, where the problem leaves it open.", show_default=False)
-    ] = None,
+    problem_seed: ProblemSeed = 0,
+    beside: Beside = None,
+    horizon: Horizon = None,
     source: Annotated[str, typer.Option(help="fast noise for simulation, secure noise for real data.")] = "fast",
+    counts: Counts = None,
     out: Annotated[Path | None, typer.Option(help="A folder for results and the report; takes up what was interrupted.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Let an agent learn from users, and see what privacy cost."""
     from confide.errors import InvalidParameter
-    from confide.experiments.spec import RunSpec, run_seeds
+    from confide.experiments.spec import RunSpec
     from confide.problems.catalogue import make
-    from confide.report import save_figures, write_report
 
     if seeds < 1:
         raise InvalidParameter(f"seeds must be at least 1, got seeds={seeds}")
     world = make(problem, seed=problem_seed, horizon=horizon)
-    promise = _privacy(epsilon, delta, trust)
-    first = RunSpec(agent=agent, problem=world.name, episodes=episodes, privacy=promise, source=source)
+    first = RunSpec(
+        agent=agent,
+        problem=world.name,
+        episodes=episodes,
+        privacy=privacy_of(epsilon, delta, trust),
+        source=source,
+        options=agent_options(calibration, bonus_scale, schedule, episodes),
+        counts=counts,
+    )
     specs = list(dict.fromkeys([first, *(_beside(name, first) for name in beside or ())]))
+    _run_all(specs, world, range(seed, seed + seeds), out, as_json)
+
+
+def _run_all(specs: "list[RunSpec]", world: Any, seeds: range, out: Path | None, as_json: bool) -> None:
+    from confide.experiments.spec import run_seeds
+    from confide.report import save_figures, write_report
+
     command = shlex.join(["confide", *sys.argv[1:]])
     runs: list[Run] = []
     with bars(as_json) as bar:
         for spec in specs:
-            shown = bar(_short(spec), episodes)
-            runs += run_seeds(spec, world, range(seed, seed + seeds), out=out, progress=shown, command=command)
+            shown = bar(_short(spec), spec.episodes)
+            runs += run_seeds(spec, world, seeds, out=out, progress=shown, command=command)
             if not runs[-1].complete:
                 break
     if out is not None and runs[0].episodes:
-        report = write_report(runs, out / "report.html", title=f"{agent} on {world.name}", command=command)
+        report = write_report(runs, out / "report.html", title=f"{specs[0].agent} on {world.name}", command=command)
         save_figures(runs, out / "figures")
     print_runs(runs, as_json)
     if out is not None and runs[0].episodes and not as_json:
@@ -76,19 +117,19 @@ def _short(spec: "RunSpec") -> str:
     return f"{spec.title[-16:]}{f' eps {epsilon:g}' if epsilon < float('inf') else ''}"
 
 
-def _privacy(epsilon: float | None, delta: float, trust: str) -> "Request":
-    from confide.errors import InvalidParameter
-    from confide.privacy.request import JointDP, LocalDP, NoPrivacy
+def agent_options(
+    calibration: str | None, bonus_scale: float | None, schedule: str | None, episodes: int
+) -> tuple[tuple[str, Any], ...]:
+    """Those that were given, as a `RunSpec` keeps them; an agent that does not take one says so."""
+    from confide.experiments.spec import Named
 
-    if trust not in ("joint", "local"):
-        raise InvalidParameter(f"trust must be joint or local, got {trust!r}")
-    if epsilon is None:
-        return NoPrivacy()
-    return JointDP(epsilon, delta) if trust == "joint" else LocalDP(epsilon, delta)
+    times = None if schedule is None else Named(schedule, schedule_of(schedule, episodes))
+    given = {"calibration": calibration, "bonus_scale": bonus_scale, "schedule": times}
+    return tuple((name, value) for name, value in given.items() if value is not None)
 
 
 def _beside(name: str, first: "RunSpec") -> "RunSpec":
-    """The same agent without privacy, or another one under the same promise where it makes one."""
+    """The same agent without privacy or as printed, or another one under the same promise where it makes one."""
     import dataclasses
 
     from confide.agents.catalogue import takes_privacy
@@ -96,5 +137,7 @@ def _beside(name: str, first: "RunSpec") -> "RunSpec":
 
     if name == "no-privacy":
         return dataclasses.replace(first, privacy=NoPrivacy())
+    if name == "paper":
+        return first.printed()
     promise = first.privacy if takes_privacy(name) else NoPrivacy()
-    return dataclasses.replace(first, agent=name, privacy=promise)
+    return dataclasses.replace(first, agent=name, privacy=promise, options=())

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -16,19 +16,34 @@ from confide.errors import InvalidParameter, StateError
 from confide.experiments.run import Segment
 from confide.mechanisms.state import StateFile, pack, unpack
 from confide.policy import Policy, load_policy
+from confide.privacy.request import Trust
 from confide.trajectory import Trajectories, TransitionCounts, nobody_counted
 
 CHUNK = 65_536  # users sampled at a time: memory does not grow with the batch
+DEVICES = 1024  # simulated at a time, so that Ctrl-C does not wait for long
+ONE_BY_ONE = 10_000  # up to so many users of a local promise are simulated device by device
+FEW = 32  # users who are not worth counting
 SAVE_EVERY = 5.0  # seconds between two saved states
 
 Progress = Callable[[int, float | None], None]  # (users served, regret so far)
 
 
 class Loop:
-    """What must survive a crash: the agent, the world's generator, and the segments so far. Between two chunks of users it is whole."""
+    """What must survive a crash: the agent, the world's generator, and the segments so far. Between two chunks of users it is whole.
+
+    Users come as trajectories, as exact counts (`counted`), or under a local promise as devices that send messages (`messages`).
+    """
 
     def __init__(
-        self, agent: Any, problem: Any, total: int, rng: np.random.Generator, state: StateFile | None, label: str
+        self,
+        agent: Any,
+        problem: Any,
+        total: int,
+        rng: np.random.Generator,
+        state: StateFile | None,
+        label: str,
+        *,
+        counts: bool | None = None,
     ) -> None:
         self.agent, self.problem, self.total, self.rng, self.state, self.label = agent, problem, total, rng, state, label
         self.served, self.regret = 0, 0.0
@@ -36,7 +51,8 @@ class Loop:
         self.policy: Policy | None = None
         self.known = problem.optimal_value is not None
         self.ignored = self.known and bool(getattr(agent, "ignores_data", False))
-        self.counted = not self.ignored and bool(getattr(agent, "accepts_counts", False)) and hasattr(problem, "count")
+        self.counted = not self.ignored and _counted(agent, problem, total, counts)
+        self.messages = not self.ignored and not self.counted and _local(agent)
         self._left, self._earned = 0, 0.0  # of the segment that is not finished
         self._saves, self._saved_at, self._stop = 0, -1, False
         self._started = self._saved = time.monotonic()
@@ -67,33 +83,56 @@ class Loop:
             self._save_in_time()
 
     def _open(self, policy: Policy, users: int) -> None:
-        value = self.problem.value(policy) if self.known else None
+        value = self._value(policy) if self.known else None
         level, signal = getattr(self.agent, "noise_level", None), getattr(self.agent, "signal", None)
-        noise_std = (
-            level.std if level is not None and level.std > 0 else None
-        )  # zero: nothing was released yet, or nothing is noised
+        noise_std = level.std if level is not None and level.std > 0 else None  # zero: nothing released yet, or nothing noised
         self.segments.append(Segment(0, value, None, noise_std, signal))
         self._left, self._earned = users, 0.0
 
+    def _value(self, policy: Policy) -> float:
+        """Of what a user plays: a device plays one of the round's policies at random, which is worth their average."""
+        played = self.agent.current_round().policies if self.messages else (policy,)
+        return float(np.mean([self.problem.value(one) for one in played]))
+
     def _chunk(self, policy: Policy) -> None:
-        size = self._left if self.counted or self.ignored else min(self._left, getattr(self.problem, "chunk", CHUNK))
-        seen = self._observe(policy, size)
-        self.agent.observe(seen)
-        segment = self.segments[-1]
-        users = segment.users + size
-        if segment.value is None:
-            self._earned += float(seen.rewards.sum()) if isinstance(seen, Trajectories) else float(seen.reward @ seen.count)
-            segment = replace(segment, mean_return=self._earned / users)
+        most = DEVICES if self.messages else CHUNK
+        size = self._left if self.counted or self.ignored else min(self._left, getattr(self.problem, "chunk", most), most)
+        earned = self._devices(size) if self.messages else self._observe(policy, size)
+        now = self.segments[-1]
+        users, mean_return = now.users + size, None
+        if now.value is None:
+            self._earned += earned
+            mean_return = self._earned / users
         else:
-            self.regret += size * (self.problem.optimal_value - segment.value)
-        self.segments[-1] = replace(segment, users=users)
+            self.regret += size * (self.problem.optimal_value - now.value)
+        self.segments[-1] = Segment(users, now.value, mean_return, now.noise_std, now.signal)
         self.served, self._left = self.served + size, self._left - size
 
-    def _observe(self, policy: Policy, users: int) -> Trajectories | TransitionCounts:
+    def _observe(self, policy: Policy, users: int) -> float:
+        """Show the agent what so many users did; what they got together."""
+        seen: Trajectories | TransitionCounts
         if self.ignored:
-            return nobody_counted(users, self.problem.horizon)
-        sample: Callable[..., Trajectories | TransitionCounts] = self.problem.count if self.counted else self.problem.sample
-        return sample(policy, users, self.rng)
+            seen = nobody_counted(users, self.problem.horizon)
+        else:
+            few = users <= FEW and not _local(self.agent)  # faster one by one; a crowd of devices needs counts
+            seen = (self.problem.count if self.counted and not few else self.problem.sample)(policy, users, self.rng)
+        self.agent.observe(seen)
+        return float(seen.rewards.sum()) if isinstance(seen, Trajectories) else float(seen.reward @ seen.count)
+
+    def _devices(self, users: int) -> float:
+        """The same, each user on a device of its own. All of them would plan the same round from the release, so it is planned once."""
+        planned, generation = self.agent.current_round(), self.agent.released().generation
+        clients = [self.agent.client() for _ in range(users)]
+        served = [(client.adopt(planned, generation), client) for client in clients]
+        earned = 0.0
+        for policy in planned.policies:
+            mine = [client for chosen, client in served if chosen is policy]
+            if mine:
+                seen: Trajectories = self.problem.sample(policy, len(mine), self.rng)
+                for i, client in enumerate(mine):
+                    self.agent.absorb(client.report(seen[i : i + 1]))
+                earned += float(seen.rewards.sum())
+        return earned
 
     def _save_in_time(self) -> None:
         # secure noise is not reproducible: each batch must be on the disk before the next policy is shown to anybody
@@ -161,3 +200,23 @@ class Loop:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+def _local(agent: Any) -> bool:
+    local = agent.guarantee.trust is Trust.LOCAL
+    if local and not all(callable(getattr(agent, name, None)) for name in ("client", "absorb", "current_round")):
+        raise InvalidParameter(f"{agent_name(agent)} keeps a local promise, but has no client() and absorb() to keep it with")
+    return local
+
+
+def _counted(agent: Any, problem: Any, total: int, counts: bool | None) -> bool:
+    """Whether users come as exact counts: see `confide.run`."""
+    local = agent.guarantee.trust is Trust.LOCAL
+    possible = bool(getattr(agent, "accepts_counts", False)) and hasattr(problem, "count")
+    possible = possible and not (local and agent.guarantee.source != "fast")
+    if counts and not possible:
+        raise InvalidParameter(
+            f"counts=True needs an agent and a problem that can count transitions (and fast noise under LocalDP): "
+            f"{agent_name(agent)} on {problem.name} cannot, use counts=None"
+        )
+    return possible and not (local and total <= ONE_BY_ONE) if counts is None else counts

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import ConfideError, InvalidParameter
+from confide.experiments import metrics
 from confide.policy import Policy, load_policy
 from confide.privacy.certificate import Certificate
 
@@ -89,6 +90,10 @@ class Run:
     @property
     def signal(self) -> Array:
         return self._at_checkpoints([math.nan if s.signal is None else s.signal for s in self.segments])
+
+    def episodes_to(self, fraction: float = 0.9) -> int | None:
+        """After how many users policies are, lastingly, `fraction` of the way from uniform to optimal: see `metrics.episodes_to`."""
+        return metrics.episodes_to(self, fraction)
 
     def save(self, folder: str | Path) -> None:
         """Into a folder of JSON and CSV that opens anywhere: what was released and what follows from it, and no saved state.

@@ -18,6 +18,7 @@ from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.mechanisms.state import StateFile
 from confide.privacy.certificate import Certificate, certify
 from confide.privacy.guarantee import Guarantee
+from confide.privacy.request import Trust
 
 
 def run(
@@ -32,18 +33,23 @@ def run(
     state: StateFile | None = None,
     progress: Progress | None = None,
     command: str = "",
+    counts: bool | None = None,
 ) -> Run:
     """Let the agent serve `episodes` users of the problem.
 
     One `SeedSequence` seeds the world, the agent and the (fast) noise. With a `state` file the run can be killed at any moment and taken up
     again by the same call, bit by bit the same; the file is PRIVATE, and `state.remove()` is for when the result is saved. Ctrl-C stops
     between two batches of users, and returns what is done. A Gymnasium environment is played step by step through `features` and `horizon`.
+
+    `counts=True` simulates whole batches by their exact transition counts, which is fast, and which the certificate says; `counts=False`
+    goes user by user: trajectories, or under `LocalDP` one client and one message each. None counts where it can, but goes through real
+    clients and messages under `LocalDP` with at most 10 000 episodes. Both ways have the same law.
     """
     problem = _world(problem, features, horizon)
     total = _episodes(agent, episodes)
     world = prepare(agent, seed, source)
-    label = run_label(agent, problem, total, seed)
-    loop = Loop(agent, problem, total, np.random.default_rng(world), state, label)
+    label = run_label(agent, problem, total, seed, counts=counts)
+    loop = Loop(agent, problem, total, np.random.default_rng(world), state, label, counts=counts)
     started, before = time.monotonic(), loop.resume()
     loop.go(progress)
     return Run(
@@ -98,11 +104,10 @@ def _give(agent: Any, attribute: str, value: Any) -> None:
 def _certificate(agent: Any, *, counted: bool) -> Certificate | None:
     if not hasattr(agent, "mechanisms"):
         return None
-    simulated = (
-        ["Simulated: the users' contributions were added up from exact transition counts, not clipped one by one."]
-        if counted
-        else []
-    )
+    simulated = ["Simulated: the users' contributions were added up from exact transition counts, not clipped one by one."]
+    if agent.guarantee.trust is Trust.LOCAL:
+        simulated = [f"{simulated[0]} No device sent a message: the sum of their noise was drawn at once."]
+    simulated = simulated if counted else []
     made = certify(agent.guarantee, agent.mechanisms(), subject=f"a run of {agent_name(agent)}", assumptions=simulated)
     verify(made)
     return made
@@ -120,10 +125,13 @@ def prepare(agent: Any, seed: int, source: NoiseSource | None = None) -> np.rand
     return world
 
 
-def run_label(agent: Any, problem: Any, episodes: int, seed: int) -> str:
+def run_label(agent: Any, problem: Any, episodes: int, seed: int, *, counts: bool | None = None) -> str:
     """Everything that decides the result of a run: two runs with the same label are the same run."""
+    simulated = "" if counts is None else f", counts={counts}"
+    settings = getattr(agent, "settings", None)
+    name = agent_name(agent) if settings is None else f"{agent_name(agent)} {hashlib.sha256(settings.encode()).hexdigest()[:8]}"
     promise = f"{agent.guarantee.request!r}, {agent.guarantee.source} noise"
-    return f"{agent_name(agent)} on {problem.name} {fingerprint(problem)}, {episodes} episodes, seed {seed}, {promise}"
+    return f"{name} on {problem.name} {fingerprint(problem)}, {episodes} episodes, seed {seed}, {promise}{simulated}"
 
 
 def fingerprint(problem: Any) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,17 @@ from confide.privacy.guarantee import SLACK
 from confide.privacy.request import NoPrivacy, Request
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An option whose value says little when it is printed: what it is called in legends and folders, and what the agent gets."""
+
+    name: str
+    value: Any
+
+    def __str__(self) -> str:
+        return self.name
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSpec:
     """Everything that changes the result: the agent, its promise, the problem, the number of users."""
@@ -27,6 +38,7 @@ class RunSpec:
     privacy: Request = field(default_factory=NoPrivacy)
     source: str = "fast"
     options: tuple[tuple[str, Any], ...] = ()  # of the agent: calibration, bonus_scale, ...
+    counts: bool | None = None  # see `confide.run`
 
     def __post_init__(self) -> None:
         if self.episodes < 1:
@@ -34,8 +46,9 @@ class RunSpec:
 
     @property
     def title(self) -> str:
-        """The agent with its options, for legends."""
-        return self.agent + "".join(f" {value}" for _, value in self.options if value is not None)
+        """The agent with its options, for legends: agents that differ in any of them have different titles."""
+        given = [(name, value) for name, value in self.options if value is not None]
+        return self.agent + "".join(f" {value}" if name == "calibration" else f" {name}={value}" for name, value in given)
 
     @property
     def label(self) -> str:
@@ -45,6 +58,18 @@ class RunSpec:
             "" if isinstance(self.privacy, NoPrivacy) else f"-{kind}-eps{self.privacy.epsilon:g}-delta{self.privacy.delta:g}"
         )
         return re.sub(r"[^\w.+-]+", "_", f"{self.title}{promise}")
+
+    def printed(self) -> "RunSpec":
+        """The same, with the constants that are printed in the agent's paper."""
+        others = (option for option in self.options if option[0] != "calibration")
+        return replace(self, options=(("calibration", "paper"), *others))
+
+    def make(self, problem: Any) -> Any:
+        """The agent, named after everything that was chosen for it: a run's label has its name."""
+        options = {name: value.value if isinstance(value, Named) else value for name, value in self.options}
+        agent = make_agent(self.agent, problem, episodes=self.episodes, privacy=self.privacy, **options)
+        agent.name = self.title
+        return agent
 
 
 def run_seeds(
@@ -58,15 +83,14 @@ def run_seeds(
 ) -> Iterator[Run]:
     """One run per seed, each saved when it is complete; what is there already is loaded, what was interrupted is taken up."""
     for seed in seeds:
-        agent = make_agent(spec.agent, problem, episodes=spec.episodes, privacy=spec.privacy, **dict(spec.options))
-        agent.name = spec.title
+        agent = spec.make(problem)
         prepare(agent, seed, noise_source(spec.source) if spec.source != "fast" else None)
         if not isinstance(spec.privacy, NoPrivacy) and agent.guarantee.epsilon > spec.privacy.epsilon * (1 + SLACK):
             raise PromiseBroken(f"{spec.privacy} was asked for, {spec.agent} gives {agent.guarantee}")
         folder = None if out is None else out / spec.label / f"seed-{seed}"
         if folder is not None and (folder / "run.json").exists():
             done = Run.load(folder)
-            expected = run_label(agent, problem, spec.episodes, seed)
+            expected = run_label(agent, problem, spec.episodes, seed, counts=spec.counts)
             if done.made_from != expected:
                 raise InvalidParameter(
                     f"{folder} holds another run ({done.made_from}), not this one ({expected}): use another --out"
@@ -80,7 +104,16 @@ def run_seeds(
             else StateFile(private_folder(out) / f"{spec.label}-seed-{seed}.state")
         )
         shown = progress(seed) if progress else None
-        result = run(agent, problem, episodes=spec.episodes, seed=seed, state=state, progress=shown, command=command)
+        result = run(
+            agent,
+            problem,
+            episodes=spec.episodes,
+            seed=seed,
+            state=state,
+            progress=shown,
+            command=command,
+            counts=spec.counts,
+        )
         if folder is not None:
             result.save(folder)
         if state is not None and result.complete:

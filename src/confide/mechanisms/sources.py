@@ -4,6 +4,8 @@ Fast noise is a NumPy generator in floating point: reproducible, and open to att
 output [Mironov12]. Secure noise is OpenDP's: discrete, exactly sampled, from the system's entropy. A certificate says which was used.
 """
 
+import hashlib
+import secrets
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -30,6 +32,12 @@ class NoiseSource(Protocol):
     def restore(self, state: dict[str, Any]) -> None: ...
     def fork(self) -> "NoiseSource":
         """A source of its own for one mechanism: no two may ever be restored to the same draws."""
+
+    def device(self) -> "NoiseSource":
+        """A source for one more device, independent of all others; the next ones are decided by `state`, where draws are."""
+
+    def token(self, size: int) -> bytes:
+        """Random bytes that are shown as they are, and tell nothing about the noise."""
 
 
 class FastSource:
@@ -60,6 +68,17 @@ class FastSource:
 
     def fork(self) -> "FastSource":
         return FastSource(self._rng.spawn(1)[0])
+
+    def device(self) -> "FastSource":
+        return FastSource(np.random.default_rng(self._rng.integers(2**63, size=4)))  # drawn, not spawned: a restore goes on alike
+
+    def token(self, size: int) -> bytes:
+        bits = self._rng.bytes(32)  # hashed: the generator's own bits would give its state away
+        return hashlib.blake2b(bits, digest_size=size).digest()
+
+    def laplace_sum(self, scale: float, terms: int, shape: Shape) -> npt.NDArray[np.float64]:
+        """The sum of `terms` independent draws of `laplace`: a Laplace variable is a difference of two exponential ones."""
+        return scale * (self._rng.standard_gamma(terms, shape) - self._rng.standard_gamma(terms, shape))
 
 
 class SecureSource:
@@ -93,6 +112,12 @@ class SecureSource:
 
     def fork(self) -> "SecureSource":
         return self
+
+    def device(self) -> "SecureSource":
+        return SecureSource()
+
+    def token(self, size: int) -> bytes:
+        return secrets.token_bytes(size)
 
 
 def noise_source(name: str, seed: "int | np.random.SeedSequence | np.random.Generator | None" = None) -> NoiseSource:

@@ -33,6 +33,42 @@ def value_features(kernels: Array, values: Array, origin: Array, basis: Array, s
 
 
 @njit
+def farthest(kernels: Array, values: Array, offset: Array, scale: float) -> Array:
+    """The largest |values[s'] - offset| / scale of each row, over the s' that some kernel allows."""
+    n, S = offset.size, values.size
+    d = kernels.shape[0] // n
+    result = np.zeros(n)
+    for r in range(n):
+        for t in range(S):
+            allowed = False
+            for i in range(d):
+                allowed = allowed or kernels[i * n + r, t] > 0.0
+            if allowed:
+                result[r] = max(result[r], abs(values[t] - offset[r]) / scale)
+    return result
+
+
+@njit
+def weighted_features(
+    kernels: Array, values: Array, origin: Array, basis: Array, span: float, balance: float
+) -> tuple[Array, Array, Array, Array]:
+    """X [h, row, m], offset [h, row], scale [h] of values [h, s'], and weights 1/sqrt(||X||^2 + (balance Y)^2 / 2) [h, row]."""
+    H, m = values.shape[0], basis.shape[1]
+    n = kernels.shape[0] // basis.shape[0]
+    X, offset, scale, weight = np.empty((H, n, m)), np.empty((H, n)), np.empty(H), np.zeros((H, n))
+    for h in range(H):
+        X[h], offset[h], scale[h] = value_features(kernels, values[h], origin, basis, span)
+        Y = farthest(kernels, values[h], offset[h], scale[h])
+        for r in range(n):
+            G = (balance * Y[r]) ** 2 / 2
+            for k in range(m):
+                G += X[h, r, k] ** 2
+            if G > 0.0:
+                weight[h, r] = 1 / np.sqrt(G)
+    return X, offset, scale, weight
+
+
+@njit
 def bonus(X: Array, inverse: Array, scale: float, sampling: float, noise: float, factor: float, cap: float) -> Array:
     """factor scale min(cap, sqrt(sampling x^T L^-1 x + noise ||L^-1 x||^2)) of each row x."""
     n, m = X.shape
@@ -50,6 +86,25 @@ def bonus(X: Array, inverse: Array, scale: float, sampling: float, noise: float,
 
 
 @njit
+def repaired(Lambda: Array, u: Array, ridge: float) -> tuple[Array, Array]:
+    """theta [n, m] = P^-1 u and P [n, m, m] = (Lambda)_+ + ridge I."""
+    n, m = u.shape
+    theta, precision = np.zeros((n, m)), np.zeros((n, m, m))
+    for b in range(n):
+        eigenvalues, vectors = np.linalg.eigh(Lambda[b])
+        for k in range(m):
+            repaired = max(eigenvalues[k], 0.0) + ridge
+            along = 0.0
+            for i in range(m):
+                along += vectors[i, k] * u[b, i]
+            for i in range(m):
+                theta[b, i] += vectors[i, k] * (along / repaired)
+                for j in range(m):
+                    precision[b, i, j] += vectors[i, k] * repaired * vectors[j, k]
+    return theta, precision
+
+
+@njit
 def optimistic(
     kernels: Array,
     rewards: Array,
@@ -57,7 +112,7 @@ def optimistic(
     basis: Array,
     span: float,
     weights: Array,
-    inverses: Array,
+    precisions: Array,
     width: tuple[float, float, float, float],
     ceilings: Array,
 ) -> tuple[Array, Array, Ints]:
@@ -69,7 +124,8 @@ def optimistic(
     for h in range(H - 1, -1, -1):
         if h < H - 1:
             X, expected, scale = value_features(kernels, values[h + 1], origin, basis, span)
-            extra = bonus(X, inverses[h], scale, sampling, noise, factor, cap)
+            if factor > 0.0:
+                extra = bonus(X, np.linalg.inv(precisions[h]), scale, sampling, noise, factor, cap)
             for r in range(S * A):
                 for k in range(weights.shape[1]):
                     expected[r] += scale * X[r, k] * weights[h, k]
@@ -209,3 +265,61 @@ def _violated(w: Array, free: Flags, barred: Flags, target: Array, P: Array) -> 
         if not free[i] and not barred[i] and gradient[i] - nu < lowest:
             worst, lowest = i, gradient[i] - nu
     return worst
+
+
+@njit
+def diameters(points: Array) -> tuple[float, float]:
+    """The largest L2 and L1 distance between two rows."""
+    n, m = points.shape
+    longest, longest_l1 = 0.0, 0.0
+    for i in range(n):
+        for j in range(i):
+            squares, sizes = 0.0, 0.0
+            for k in range(m):
+                difference = points[i, k] - points[j, k]
+                squares += difference * difference
+                sizes += abs(difference)
+            longest, longest_l1 = max(longest, squares), max(longest_l1, sizes)
+    return np.sqrt(longest), longest_l1
+
+
+@njit
+def visits(actions: Ints, users: Array, states: Array, choices: int) -> Array:
+    """How many users take each action in each state [s, a]: policies [q, s] that serve users [q], from state distributions [q, s]."""
+    Q, S = actions.shape
+    expected = np.zeros((S, choices))
+    for q in range(Q):
+        for s in range(S):
+            expected[s, actions[q, s]] += users[q] * states[q, s]
+    return expected
+
+
+@njit
+def move(actions: Ints, states: Array, transitions: Array) -> Array:
+    """The distributions [q, s'] after one step of policies [q, s] from states [q, s], with transitions [s, a, s']."""
+    Q, S = states.shape
+    moved = np.zeros((Q, S))
+    for q in range(Q):
+        for s in range(S):
+            if states[q, s] > 0.0:
+                for t in range(S):
+                    moved[q, t] += states[q, s] * transitions[s, actions[q, s], t]
+    return moved
+
+
+@njit
+def second_moments(expected: Array, transitions: Array, codes: Array) -> Array:
+    """sum_{s, a} expected[s, a] E[c c^T | s, a] [c, c]."""
+    S, A, _, m = codes.shape
+    result = np.zeros((m, m))
+    for s in range(S):
+        for a in range(A):
+            if expected[s, a] > 0.0:
+                for t in range(S):
+                    weight = expected[s, a] * transitions[s, a, t]
+                    if weight > 0.0:
+                        for i in range(m):
+                            scaled = weight * codes[s, a, t, i]
+                            for j in range(m):
+                                result[i, j] += scaled * codes[s, a, t, j]
+    return result

@@ -50,11 +50,9 @@ def least_squares(
     if Lambda.shape != (*u.shape, m) or m == 0:
         raise InvalidParameter(f"Lambda and u must have shapes (..., m, m) and (..., m), got {Lambda.shape} and {u.shape}")
     rho = ridge_size(m, noise_std=noise_std, ridge=ridge, floor=floor)
-    eigenvalues, vectors = np.linalg.eigh(Lambda)
-    repaired = np.maximum(eigenvalues, 0.0) + rho
-    transposed = vectors.swapaxes(-1, -2)
-    precision = (vectors * repaired[..., None, :]) @ transposed
-    theta = (vectors @ ((transposed @ u[..., None]) / repaired[..., None]))[..., 0]
+    flat = np.ascontiguousarray(u, dtype=float).reshape(-1, m)
+    solved, repaired = _kernels.repaired(np.ascontiguousarray(Lambda, dtype=float).reshape(-1, m, m), flat, rho)
+    theta, precision = solved.reshape(u.shape), repaired.reshape(Lambda.shape)
     if simplex:
         theta = _on_simplex(theta, precision, feature_map)
     return Estimate(theta, precision)

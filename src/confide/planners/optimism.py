@@ -64,7 +64,7 @@ def optimistic(
         feature_map.basis,
         feature_map.span or 0.0,
         np.ascontiguousarray(weights),
-        np.asarray(np.linalg.inv(precision), dtype=float),
+        np.ascontiguousarray(precision),
         parameters(width),
         ceilings,
     )

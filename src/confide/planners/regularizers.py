@@ -3,9 +3,12 @@
 [Zhou22] solve with Lambda + H_k and u + h_k, where the regularizers H_k, h_k may be anything (noise included) whose size is bounded, and
 the bound enters the width. Here the noise is in the release already, and a `Regularizer` decides what is done about it: which positive
 definite matrix is solved with, and how wide the confidence set around the solution is. A regularizer of one's own is a class with two
-methods; it sees released statistics and the level of their noise, and nothing else.
+methods, made for a `Regression`; it sees released statistics and the level of their noise, and nothing else. `Regularity` is what a proof
+needs to know of it.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +31,41 @@ class Regularizer(Protocol):
 
     def width(self, *, noise_std: float) -> Width:
         """How much is added for what is not known yet, in the coordinates of the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """What a regularizer may know of the regression it is made for: X in R^dimension, y = X.theta + noise."""
+
+    name: str  # transitions | rewards
+    dimension: int
+    balance: float  # kappa: u carries noise_std / kappa
+    simplex: FeatureMap | None = None  # the coordinates of mixture weights, where theta stands for some
+
+
+MakeRegularizer = Callable[[Regression], Regularizer]
+
+
+@dataclass(frozen=True, slots=True)
+class Regularity:
+    """[Zhou22, Assumption 2]: lambda_min I <= Z <= lambda_max I and ||z||_{Z^-1} <= nu, for all episodes and steps with probability
+    1 - failure, where Z = Lambda - sum X X^T and z = u - sum X y are all that a regularizer and the noise added to the exact sums."""
+
+    lambda_min: float
+    lambda_max: float
+    nu: float
+
+    def __post_init__(self) -> None:
+        if not (0 < self.lambda_min <= self.lambda_max and self.nu >= 0):
+            raise InvalidParameter(f"0 < lambda_min <= lambda_max and nu >= 0 must hold, got {self}")
+
+    def beta(
+        self, *, episodes: int, horizon: int, dimension: int, row_norm: float, span: float, parameter_norm: float, failure: float
+    ) -> float:
+        """The width of [Zhou22, Lemma 3.1]: ||theta - theta_hat||_Lambda <= beta, for targets in a range of length `span`."""
+        K, H, d, L, alpha = episodes, horizon, dimension, row_norm, failure
+        log_det = d * math.log1p(K * L**2 / (d * self.lambda_min))
+        return span / 2 * math.sqrt(2 * math.log(H / alpha) + log_det) + parameter_norm * math.sqrt(self.lambda_max) + self.nu
 
 
 @dataclass(frozen=True, slots=True)

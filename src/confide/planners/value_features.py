@@ -83,26 +83,23 @@ class ValueFeatures:
 
 def value_features(feature_map: FeatureMap, kernels: Array, values: Array) -> ValueFeatures:
     """The features of the values [h, s'] after each step, with kernels [i, s, a, s']."""
+    return fitted(feature_map, kernels, values, balance=1.0)[0]
+
+
+def fitted(feature_map: FeatureMap, kernels: Array, values: Array, *, balance: float) -> tuple[ValueFeatures, Array]:
+    """The features, and weights 1/sqrt(G(s, a)) [h, s, a] under which no possible row (X, balance y / sqrt(2)) is longer than one.
+
+    G = ||X||^2 + balance^2 Y^2 / 2 with Y(s, a) the largest |y| among the s' that some kernel allows. Zero where G is.
+    """
     flat, m = flat_kernels(feature_map, kernels), feature_map.dimension
     _, S, A, _ = kernels.shape
     if values.ndim != 2 or values.shape[1] != S:
         raise InvalidParameter(f"values must have shape (steps, {S}), got {values.shape}")
-    rows, offset, scale = np.empty((len(values), S * A, m)), np.empty((len(values), S * A)), np.empty(len(values))
-    for h, V in enumerate(np.ascontiguousarray(values, dtype=float)):
-        rows[h], offset[h], scale[h] = _kernels.value_features(
-            flat, V, feature_map.origin, feature_map.basis, feature_map.span or 0.0
-        )
-    return ValueFeatures(rows.reshape(-1, S, A, m), offset.reshape(-1, S, A), scale)
-
-
-def largest_targets(features: ValueFeatures, kernels: Array, values: Array) -> Array:
-    """Y(s, a) [h, s, a], the largest |y| among the s' that some kernel allows: what a target may be clipped to without changing any."""
-    allowed = (kernels > 0).any(axis=0)
-    result = np.empty_like(features.offset)
-    for h, V in enumerate(values):
-        high, low = np.where(allowed, V, -np.inf).max(axis=-1), np.where(allowed, V, np.inf).min(axis=-1)
-        result[h] = np.maximum(high - features.offset[h], features.offset[h] - low) / features.scale[h]
-    return result
+    later = np.ascontiguousarray(values, dtype=float)
+    rows, offset, scale, weight = _kernels.weighted_features(
+        flat, later, feature_map.origin, feature_map.basis, feature_map.span or 0.0, balance
+    )
+    return ValueFeatures(rows.reshape(-1, S, A, m), offset.reshape(-1, S, A), scale), weight.reshape(-1, S, A)
 
 
 def flat_kernels(feature_map: FeatureMap, kernels: Array) -> Array:

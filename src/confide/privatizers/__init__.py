@@ -1,10 +1,15 @@
 """The seam: bounded contributions in, public statistics out."""
 
 from confide.privatizers.central import CentralPrivatizer, Privatizer, best_counter, release_once, worst_std
+from confide.privatizers.client import Channel, Message, open_channel
+from confide.privatizers.local import LocalPrivatizer
 from confide.privatizers.schedule import Schedule, custom, every, every_episode, geometric
 
 __all__ = [
     "CentralPrivatizer",
+    "Channel",
+    "LocalPrivatizer",
+    "Message",
     "Privatizer",
     "Schedule",
     "best_counter",
@@ -12,6 +17,7 @@ __all__ = [
     "every",
     "every_episode",
     "geometric",
+    "open_channel",
     "release_once",
     "worst_std",
 ]

@@ -98,10 +98,11 @@ class CentralPrivatizer:
         if after > edge:
             raise InvalidParameter(f"users {self._users + 1} to {after} cross the release after user {edge}: split them there")
         self._whole = False
-        self._leaf = self._leaf + contribution.values
+        alone = self._users == self._counter.users_seen  # the first of its batch
+        self._leaf = contribution.values if alone else self._leaf + contribution.values
         self._users = after
         if after == edge:
-            self._close()
+            self._close(contribution if alone else Bounded(self._leaf, self._counter.bound, after - self._counter.users_seen))
         self._whole = True
 
     def release(self) -> Released:
@@ -141,8 +142,8 @@ class CentralPrivatizer:
         if not self._whole or self._durable != self._counter.generation:
             raise StateError("the last draw of noise could not be stored, so its release must not leave: restore from the store")
 
-    def _close(self) -> None:
-        self._counter.absorb(Bounded(self._leaf, self._counter.bound, self._users - self._counter.users_seen))
+    def _close(self, leaf: Bounded) -> None:
+        self._counter.absorb(leaf)
         self._leaf = np.zeros_like(self._leaf)
         if self._store:
             self._store.write(self._pack())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from confide.problems.zoo.control import glucose, oscillator, thermal
     from confide.problems.zoo.icu_sepsis import icu_sepsis, icu_sepsis_centres, icu_sepsis_expert
     from confide.problems.zoo.linear import latent, one_hot
-    from confide.problems.zoo.mixtures import liao_hard, lock, rand
+    from confide.problems.zoo.mixtures import liao_hard, lock, lock_rewards, rand
     from confide.problems.zoo.tables import chain, chain_values, deep_sea, riverswim
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "liao_hard",
     "load_problem",
     "lock",
+    "lock_rewards",
     "make",
     "one_hot",
     "oscillator",
@@ -59,7 +60,7 @@ _HOMES = {
     "zoo.control": ("glucose", "oscillator", "thermal"),
     "zoo.icu_sepsis": ("icu_sepsis", "icu_sepsis_centres", "icu_sepsis_expert"),
     "zoo.linear": ("latent", "one_hot"),
-    "zoo.mixtures": ("liao_hard", "lock", "rand"),
+    "zoo.mixtures": ("liao_hard", "lock", "lock_rewards", "rand"),
     "zoo.tables": ("chain", "chain_values", "deep_sea", "riverswim"),
 }
 _LAZY = {name: f"confide.problems.{module}" for module, names in _HOMES.items() for name in names}

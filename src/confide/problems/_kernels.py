@@ -38,6 +38,22 @@ def push(indptr: Ints, successors: Ints, probabilities: Array, first: int, masse
 
 
 @njit
+def follow(indptr: Ints, successors: Ints, probabilities: Array, layer_rows: int, rewards: Array, actions: Ints) -> Array:
+    """Values [h, s], h = 0..H, of the policy actions [h, s]."""
+    H, S, A = rewards.shape
+    values = np.zeros((H + 1, S))
+    for h in range(H - 1, -1, -1):
+        for s in range(S):
+            a = actions[h, s]
+            row = h * layer_rows + s * A + a
+            later = 0.0
+            for k in range(indptr[row], indptr[row + 1]):
+                later += probabilities[k] * values[h + 1, successors[k]]
+            values[h, s] = rewards[h, s, a] + later
+    return values
+
+
+@njit
 def walk(
     start: Array,
     indptr: Ints,

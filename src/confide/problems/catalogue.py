@@ -29,6 +29,7 @@ class Entry:
 _ZOO = "confide.problems.zoo"
 PROBLEMS = {
     "lock": Entry(f"{_ZOO}.mixtures:lock", "a combination lock: one hidden action per step moves right, to the reward"),
+    "lock-rewards": Entry(f"{_ZOO}.mixtures:lock_rewards", "the same lock, with rewards that are random and have to be learned"),
     "rand": Entry(f"{_ZOO}.mixtures:rand", "random sparse kernels in a random mixture, rewards on two states"),
     "liao-hard": Entry(f"{_ZOO}.mixtures:liao_hard", "a chain whose actions differ by less than 10 000 users can tell", "Liao21"),
     "latent": Entry(f"{_ZOO}.linear:latent", "a linear MDP: hidden modes, seen through blurred features"),

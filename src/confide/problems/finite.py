@@ -37,6 +37,12 @@ class FiniteProblem:
     def actions(self) -> int:
         return self.truth.transitions.actions
 
+    @property
+    def _layer_rows(self) -> int:
+        """How far apart the rows of two steps are: not at all, if the problem is the same at every step."""
+        P = self.truth.transitions
+        return P.rows if P.layers > 1 else 0
+
     @cached_property
     def _optimum(self) -> tuple[Array, TabularPolicy]:
         return optimal(self.truth.transitions.expect, self.truth.rewards)
@@ -56,12 +62,22 @@ class FiniteProblem:
 
     def values(self, policy: FinitePolicy) -> Array:
         """V [h, s] of a policy, h = 0..H."""
+        if isinstance(policy, TabularPolicy):
+            P = self.truth.transitions
+            rewards = self.truth.rewards
+            return _kernels.follow(P.indptr, P.successors, P.probabilities, self._layer_rows, rewards, policy.actions)
         return policy_values(self.truth.transitions.expect, self.truth.rewards, policy)
 
     @cached_property
     def uniform_value(self) -> float:
         """The value of playing at random: the other end of the scale."""
         return self.value(uniform_policy(self.horizon, self.states, self.actions))
+
+    @cached_property
+    def _cumulative_start(self) -> Array:
+        start = np.cumsum(self.truth.start)
+        start[np.flatnonzero(self.truth.start)[-1] :] = 1.0  # rounding must not make an impossible state possible
+        return start
 
     def sample(self, policy: Policy, users: int, rng: np.random.Generator) -> Trajectories:
         """Independent episodes of `users` users under one policy."""
@@ -74,15 +90,12 @@ class FiniteProblem:
         states_out = np.empty((users, H + 1), dtype=np.int32)
         actions_out, rewards_out = np.empty((users, H), dtype=np.int32), np.empty((users, H))
         P = truth.transitions
-        start = np.cumsum(truth.start)
-        start[np.flatnonzero(truth.start)[-1] :] = 1.0  # rounding must not make an impossible state possible
-        layer_rows = P.rows if P.layers > 1 else 0
         _kernels.walk(
-            start,
+            self._cumulative_start,
             P.indptr,
             P.successors,
             P.cumulative,
-            layer_rows,
+            self._layer_rows,
             truth.rewards,
             truth.stochastic_rewards,
             actions,

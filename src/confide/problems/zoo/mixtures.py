@@ -1,4 +1,4 @@
-"""Mixtures of known kernels: lock, rand and liao-hard."""
+"""Mixtures of known kernels: lock, lock-rewards, rand and liao-hard."""
 
 import math
 
@@ -31,6 +31,15 @@ def lock(seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5,
     start[: S // 2] = 0.5 / (S // 2)
     start[0] += 0.5
     return LinearMixtureMDP(kernels, weights, rewards, start, name="lock")
+
+
+def lock_rewards(seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, jump: int = 7) -> LinearMixtureMDP:
+    """The same lock, but what the left end, the right end and all other states pay is unknown too, and random: 0 or 1 at each step."""
+    known = lock(seed, states=states, actions=actions, horizon=horizon, jump=jump)
+    place = np.full(states, 2)
+    place[0], place[-1] = 0, 1
+    features = np.repeat(np.eye(3)[place][:, None], actions, axis=1)  # [s, a, place]
+    return LinearMixtureMDP(known.kernels, known.weights, known.rewards, known.start, features, name="lock-rewards")
 
 
 def rand(seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, dimension: int = 5) -> LinearMixtureMDP:

@@ -1,0 +1,213 @@
+"""Agents side by side, in words and numbers: `confide.explain`. The numbers are those of `agents/facts.py`."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from confide.agents.facts import Facts, Noise, facts
+from confide.agents.learner import Learner
+from confide.errors import InvalidParameter
+from confide.privacy.bounded import Bound
+from confide.privacy.request import Relation, Trust
+from confide.privatizers import Schedule
+from confide.statistics.bounds import RegressionRows, WeightedRows
+from confide.statistics.stacked import StackedRows
+from confide.statistics.transition_sums import TableRows
+
+_COUNTERS = {
+    "exact": "one sum",
+    "tree": "binary tree",
+    "honaker": "Honaker's tree",
+    "toeplitz": "square-root Toeplitz",
+    "buffered": "buffered Toeplitz",
+}
+_CALIBRATION = {"paper": "paper: constants as printed", "tight": "tight: as little noise as the promise needs"}
+_TRUST = {
+    Trust.NONE: "everybody sees everything",
+    Trust.JOINT: "joint: a curator sees the data; the promise holds against all other users together",
+    Trust.LOCAL: "local: nobody sees the data; the promise holds against everybody, the server first of all",
+}
+_NO_RULE = "no rule of thumb"
+_RELATION = {
+    Relation.REPLACE: "one user's whole trajectory, replaced by another",
+    Relation.NULL: "one user's whole trajectory, replaced by zero",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Agents side by side; `print` it. Names in `agents` are made different from each other."""
+
+    agents: tuple[Facts, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"agents": [one.to_json() for one in self.agents], "in_words": self.sentences()}
+
+    def rows(self) -> list[tuple[str, list[str]]]:
+        """What is said about each agent, line by line."""
+        cells = [_cells(one) for one in self.agents]
+        rows = [(heading, [said[heading] for said in cells]) for heading in cells[0]]
+        return [(heading, texts) for heading, texts in rows if set(texts) - {"", _NO_RULE}]
+
+    def sentences(self) -> list[str]:
+        return _comparison(self.agents)
+
+    def __str__(self) -> str:
+        """As wide as the terminal; what all agents have in common is said once, below what differs."""
+        import io
+        import shutil
+
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 140)
+        rows, together, said = self.rows(), max(1, (width - 20) // 26), io.StringIO()
+        console = Console(file=said, width=width, color_system=None, force_terminal=False, force_jupyter=False)
+        common = [row for row in rows if len(self.agents) > 1 and len(set(row[1])) == 1]
+        for start in range(0, len(self.agents), together):
+            shown, table = slice(start, start + together), Table("")
+            for one in self.agents[shown]:
+                table.add_column(Text(one.name))
+            for heading, texts in (row for row in rows if row not in common):
+                table.add_row(heading, *map(Text, texts[shown]))
+            console.print(table)
+        if common:
+            table = Table.grid(padding=(0, 2))
+            for heading, texts in common:
+                table.add_row(Text(f"  {heading}"), Text(texts[0]))
+            console.print("the same for " + ("both" if len(self.agents) == 2 else "all"), table, sep="\n")
+        console.print(*map(Text, self.sentences()), sep="\n")
+        return "\n".join(line.rstrip() for line in said.getvalue().splitlines())
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        def line(cell: str, heading: str, texts: list[str]) -> str:
+            return f"<tr><th>{escape(heading)}</th>{''.join(f'<{cell}>{escape(text)}</{cell}>' for text in texts)}</tr>"
+
+        head = line("th", "", [one.name for one in self.agents])
+        body = "".join(line("td", heading, texts) for heading, texts in self.rows())
+        return f"<table>{head}{body}</table>" + "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences())
+
+
+def explain(*agents: Learner) -> Explanation:
+    """What agents promise, what noise keeps it, when they release and how they plan: before a run, and without changing them."""
+    if not agents:
+        raise InvalidParameter("explain needs at least one agent")
+    return Explanation(_told_apart([facts(agent) for agent in agents]))
+
+
+def _contribution(bound: Bound) -> str:
+    match bound:
+        case RegressionRows() | WeightedRows():
+            kind = f"rows of {bound.steps} regressions in {bound.dimension} dimensions"
+        case StackedRows():
+            second = f"{bound.second_steps} in {bound.second_dimension}"
+            kind = f"rows of {bound.steps} regressions in {bound.dimension} dimensions, and of {second}"
+        case TableRows():
+            kind = f"a code of {bound.dimension} numbers from a public table, at each of {bound.steps} steps"
+        case _:
+            kind = type(bound).__name__
+    return f"{bound.size} numbers: {kind}"
+
+
+def _cells(one: Facts) -> dict[str, str]:
+    """What is said about one agent; an empty text where there is nothing to say."""
+    noise, private, users = one.noise, one.trust is not Trust.NONE, one.schedule.users
+    given = f"epsilon = {noise.epsilon:.3g} at delta = {one.request.delta:g}"
+    broken = "" if one.kept else ", MORE than asked for: a run is refused"
+    return {
+        "calibration": _CALIBRATION.get(one.calibration, one.calibration),
+        "asked for": str(one.request) if private else "no privacy",
+        "really given": given + broken if private else "NO PRIVACY",
+        "unit": _RELATION[Relation(one.request.relation)] if private else "",
+        "trust": _TRUST[one.trust],
+        "one user adds": _contribution(one.bound),
+        "changes at most": f"{noise.sensitivity:.4g} (L{noise.norm} norm of them together)" if private else "",
+        "releases": _releases(one.schedule),
+        "mechanism": _mechanism(noise, one.schedule) if private else "exact sums",
+        "noise per number": _noise(one) if private else "none",
+        "signal > noise": _signal(one, users) if private else "",
+        "planning": one.planning,
+    }
+
+
+def _noise(one: Facts) -> str:
+    first, last = _number(one.noise.first), _number(one.noise.last)
+    stds = f"standard deviation {first} at the first release, {last} at the last"
+    return f"{stds}; at worst {_number(one.relative_noise)} x what one user changes at most"
+
+
+def _releases(schedule: Schedule) -> str:
+    first = schedule.times[0]
+    return f"{schedule.leaves:,}, the first after {first:,} user{'s' if first > 1 else ''}, for {schedule.users:,} users"
+
+
+def _mechanism(noise: Noise, schedule: Schedule) -> str:
+    kind = {"gaussian": "Gaussian", "laplace": "Laplace"}.get(noise.distribution, noise.distribution)
+    if noise.mechanism == "local":
+        return f"{kind} noise on the device: one message per user"
+    return f"{kind} noise through a counter: {_COUNTERS.get(noise.mechanism, noise.mechanism)}, {schedule.leaves:,} leaves"
+
+
+def _signal(one: Facts, users: int) -> str:
+    needed = one.users_until_signal
+    if needed is None:
+        return _NO_RULE
+    return f"after {_number(needed)} users at best" + (f": NOT among these {users:,}" if needed > users else "")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if 1000 <= value < 1e7 else f"{value:.3g}"
+
+
+def _told_apart(facts: list[Facts]) -> tuple[Facts, ...]:
+    """Names that differ: with the calibration, the promise or a number where they do not."""
+    for extra in ("calibration", "request"):
+        names = [one.name for one in facts]
+        facts = [replace(one, name=f"{one.name} {getattr(one, extra)}") if names.count(one.name) > 1 else one for one in facts]
+    names = [one.name for one in facts]
+    twice = [f"{name} ({names[:i].count(name) + 1})" if names.count(name) > 1 else name for i, name in enumerate(names)]
+    return tuple(replace(one, name=name) for one, name in zip(facts, twice, strict=True))
+
+
+def _comparison(agents: tuple[Facts, ...]) -> list[str]:
+    """Each agent against the one with the least noise, in sentences."""
+    said = [f"{one.name} adds no noise: nobody is protected." for one in agents if one.trust is Trust.NONE]
+    private = [one for one in agents if one.trust is not Trust.NONE]
+    if not private:
+        return said
+    least = min(private, key=lambda one: one.relative_noise)
+    if len(private) == 1:
+        said.append(_alone(least))
+    said += [_against(one, least) for one in private if one is not least]
+    return said + [_broken(one) for one in private if not one.kept]
+
+
+def _alone(one: Facts) -> str:
+    reader = "a user's message" if one.trust is Trust.LOCAL else "all releases together"
+    return (
+        f"Whoever reads {reader} learns about any one user what epsilon = {one.noise.epsilon:.3g} allows, and no more. The noise on a "
+        f"number is at worst {_number(one.relative_noise)} times what one user changes at most."
+    )
+
+
+def _against(one: Facts, least: Facts) -> str:
+    ratio = one.relative_noise / least.relative_noise
+    if ratio < 1.05:
+        return (
+            f"{one.name} and {least.name} add the same noise, measured by what one user changes at most; a user of the one adds "
+            f"{one.bound.size} numbers, of the other {least.bound.size}."
+        )
+    same = " at the same promise" if one.request == least.request else ""
+    asked, given = one.request.epsilon, one.noise.epsilon
+    really = f"; it really gives epsilon = {given:.2g}, where {asked:g} was asked for" if given < 0.95 * asked else ""
+    much = f"{one.name} adds {_number(ratio)} times as much noise as {least.name}{same}"
+    return f"{much}, measured by what one user changes at most{really}."
+
+
+def _broken(one: Facts) -> str:
+    epsilon, asked = one.noise.epsilon, one.request.epsilon
+    return (
+        f"{one.name} does not keep its promise: its noise gives epsilon = {epsilon:.3g}, more than {asked:g}. A run is refused."
+    )

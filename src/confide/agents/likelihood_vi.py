@@ -1,0 +1,132 @@
+"""Likelihood moments: our own learner for mixtures of known kernels. Privacy is proved, regret is measured."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.agents.learner import Learner, Memory, Round, choose_schedule, shares
+from confide.agents.ucrl_vtr import known_mixture, value_steps
+from confide.errors import InvalidParameter
+from confide.mechanisms.sources import NoiseSource
+from confide.planners.bonus import NO_BONUS
+from confide.planners.least_squares import Estimate, project_simplex
+from confide.planners.likelihood_moments import Posterior, Served, fold, posterior
+from confide.planners.optimism import optimistic
+from confide.planners.transition_codes import best_codes, means
+from confide.planners.value_features import reduced
+from confide.policy import TabularPolicy
+from confide.privacy.bounded import Released
+from confide.privacy.request import Request
+from confide.privatizers import Schedule, geometric
+from confide.problems.linear_mixture import LinearMixturePublic
+from confide.statistics.transition_sums import TableRows, TransitionSums
+
+Array = npt.NDArray[np.float64]
+POLICIES = 4  # samples of the posterior per round: fewer are less robust, more are slower and no better
+RECENT = 16 * POLICIES  # policies whose visits are predicted again at each release
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PosteriorSampling:
+    """Between two releases: estimate the weights from the sums of codes, draw plausible weights around them, plan for each."""
+
+    public: LinearMixturePublic
+    statistic: TransitionSums
+    spread: float  # of the samples, against the posterior's standard deviation
+    _means: Array = field(repr=False)
+
+    @property
+    def bound(self) -> TableRows:
+        return self.statistic.bound
+
+    def plan(self, released: Released) -> Round:
+        served = self._served(released.memory, released.users)
+        sums = released.values.reshape(self.bound.steps, self.bound.dimension)
+        known = posterior(
+            sums,
+            served,
+            noise_std=released.noise.std,
+            kernels=self.public.kernels,
+            codes=self.statistic.table,
+            code_means=self._means,
+            start=self.public.start,
+        )
+        served = fold(served, known.states, RECENT)
+        seed = released.memory["seed"]
+        rng = np.random.default_rng([int(seed), released.generation])
+        policies = tuple(self._policy(weights) for weights in self._samples(known, rng))
+        memory = {
+            "seed": seed,
+            "policies": served.policies,
+            "users": served.users,
+            "earlier": served.earlier,
+            "shown": np.stack([policy.actions for policy in policies]),
+            "total": np.array(released.users),
+        }
+        return Round(policies, self.statistic, memory, known.signal if released.generation else None)
+
+    def _served(self, memory: Memory, users: int) -> Served:
+        """The rounds so far, the one that the release has just closed included."""
+        H, S, A = self.public.horizon, self.public.states, self.public.actions
+        if "shown" not in memory:
+            return Served(np.zeros((0, H, S), dtype=np.int64), np.zeros(0), np.zeros((self.bound.steps, S, A)))
+        before = Served(memory["policies"], memory["users"], memory["earlier"])
+        shown = memory["shown"]
+        return before.with_round(shown, np.array(shares(users - int(memory["total"]), len(shown)), dtype=float))
+
+    def _samples(self, known: Posterior, rng: np.random.Generator) -> Array:
+        """Weights [sample, h, i] around the estimate, projected on the simplex."""
+        H, d = known.weights.shape
+        drawn = np.empty((POLICIES, H, d))
+        for h in range(H):
+            covariance = self.spread**2 * known.covariance[h]  # singular along 1, up to rounding
+            drawn[:, h] = rng.multivariate_normal(known.weights[h], covariance, size=POLICIES, check_valid="ignore")
+        return project_simplex(drawn, np.broadcast_to(np.eye(d), (*drawn.shape, d)))
+
+    def _policy(self, weights: Array) -> TabularPolicy:
+        features, rewards = reduced(self.public.dimension), self.public.rewards
+        m = features.dimension
+        certain = Estimate(features.coordinates(weights), np.broadcast_to(np.eye(m), (len(weights), m, m)))
+        assert rewards is not None
+        return optimistic(self.public.kernels, rewards, certain, feature_map=features, width=NO_BONUS).policy
+
+
+class LikelihoodVI(Learner):
+    """Value iteration on mixture weights that are learned from sums of likelihood codes, with posterior sampling.
+
+    Promise: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user: the public code of each of its transitions
+    (`planners/transition_codes.py`), all steps together; delta = 0 gives Laplace noise. Policies are functions of releases and of a public
+    seed. PRIVACY IS PROVED; REGRET IS MEASURED (docs/mixtures.md), not proved: there is no regret theorem for this learner.
+
+    Why it beats value-targeted regression at the same promise: a user sends d numbers per step, not d^2, and the code looks at all that a
+    transition says about the kernels, not only at the value of the next state. Nothing about visits is released: they are predicted from
+    the public policies, the start distribution and the estimates for earlier steps.
+
+    `bonus_scale` is the spread of the posterior samples in its standard deviations (default 0.35). The users of a round are divided among
+    four sampled policies: diversity inside a round costs nothing, since policies are functions of releases.
+    """
+
+    name = "likelihood-vi"
+
+    def __init__(
+        self,
+        public: LinearMixturePublic,
+        *,
+        episodes: int,
+        privacy: Request,
+        calibration: str = "tight",
+        schedule: Schedule | None = None,
+        bonus_scale: float | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        known_mixture(public, "LikelihoodVI")
+        if calibration != "tight":
+            raise InvalidParameter(f'LikelihoodVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
+        spread = 0.35 if bonus_scale is None else bonus_scale
+        if not 0 <= spread < np.inf:
+            raise InvalidParameter(f"bonus_scale must be finite and not negative, got bonus_scale={bonus_scale}")
+        codes = best_codes(public.kernels, norm=1 if privacy.delta == 0 and privacy.epsilon < np.inf else 2)
+        statistic = TransitionSums(codes, value_steps(public.horizon))
+        algorithm = PosteriorSampling(public, statistic, spread, means(statistic.table, public.kernels))
+        super().__init__(algorithm, choose_schedule(schedule, geometric(episodes)), privacy=privacy, noise=noise)

@@ -1,0 +1,115 @@
+"""The inner loops over users' rows: clip, round, add up. Each contribution is rounded before it is added: whole numbers, so exact."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide._jit import njit
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[Any]
+
+
+@njit
+def clipped(v: Array, radius: float) -> bool:
+    """Scale v to norm at most `radius` (up to rounding), in place; False if it is not finite, or zero.
+
+    The scale is taken out before squaring, so that 1e300 neither overflows nor passes.
+    """
+    largest = 0.0
+    for value in v:
+        if not np.isfinite(value):
+            return False
+        largest = max(largest, abs(value))
+    if largest == 0.0:
+        return False
+    square = 0.0
+    for value in v:
+        square += (value / largest) ** 2
+    norm = np.sqrt(square)
+    if norm > radius / largest:
+        for i in range(v.size):
+            v[i] = v[i] / largest * (radius * (1 - 1e-15) / norm)
+    return True
+
+
+@njit
+def add_row(sums: Array, x: Array, ky: float, count: float, grid: float) -> None:
+    """(svec(x x^T), x kappa y) in steps of the grid, `count` times, onto `sums`."""
+    m, k = x.size, 0
+    for i in range(m):
+        for j in range(i, m):
+            product = x[i] * x[j] * (1.0 if i == j else np.sqrt(2.0))
+            sums[k] += np.rint(product / grid) * count
+            k += 1
+    for i in range(m):
+        sums[k + i] += np.rint(x[i] * ky / grid) * count
+
+
+@njit
+def weighted_sums(problem: Ints, X: Array, y: Array, counts: Ints, problems: int, balance: float, grid: float) -> Array:
+    """Rows (X, kappa y / sqrt(2)) clipped to the unit ball, added up problem by problem [problem, coordinate], in steps of the grid."""
+    n, m = X.shape
+    sums, v = np.zeros((problems, m * (m + 1) // 2 + m)), np.empty(m + 1)
+    for r in range(n):
+        v[:m], v[m] = X[r], y[r] * (balance / np.sqrt(2.0))
+        if clipped(v, 1.0):
+            add_row(sums[problem[r]], v[:m], v[m] * np.sqrt(2.0), counts[r], grid)
+    return sums
+
+
+@njit
+def regression_sums(
+    problem: Ints,
+    X: Array,
+    y: Array,
+    counts: Ints,
+    problems: int,
+    balance: float,
+    grid: float,
+    row_norm: float,
+    target: float,
+    nonnegative: bool,
+) -> Array:
+    """Rows clipped to ||X|| <= row_norm and |y| <= target (`nonnegative`: from below at zero, too), added up as in `weighted_sums`."""
+    n, m = X.shape
+    sums, x = np.zeros((problems, m * (m + 1) // 2 + m)), np.empty(m)
+    lowest = 0.0 if nonnegative else -target
+    for r in range(n):
+        x[:] = X[r]
+        finite = np.isfinite(y[r])
+        for i in range(m):
+            finite = finite and np.isfinite(x[i])
+            if nonnegative and x[i] < 0.0:
+                x[i] = 0.0
+        if finite and clipped(x, row_norm):
+            add_row(sums[problem[r]], x, balance * min(max(y[r], lowest), target), counts[r], grid)
+    return sums
+
+
+@njit
+def one_row_per_step(problem: Ints, counts: Ints, problems: int, users: int) -> bool:
+    """Whether the rows can come from so many users, each with at most one row per problem."""
+    rows = np.zeros(problems, np.int64)
+    for r in range(problem.size):
+        if problem[r] < 0 or problem[r] >= problems or counts[r] < 0:
+            return False
+        rows[problem[r]] += counts[r]
+        if rows[problem[r]] > users:
+            return False
+    return True
+
+
+@njit
+def transitions(states: Ints, actions: Ints, steps: int, S: int, A: int) -> Ints:
+    """(step, state, action, next state) of each user's first steps [4, row], without those that do not exist."""
+    users, H = actions.shape
+    found, n = np.empty((4, users * min(steps, H)), np.int64), 0
+    for i in range(users):
+        for h in range(min(steps, H)):
+            s, a, t = states[i, h], actions[i, h], states[i, h + 1]
+            if 0 <= s < S and 0 <= a < A and 0 <= t < S:
+                found[0, n], found[1, n], found[2, n], found[3, n] = h, s, a, t
+                n += 1
+    return found[:, :n].copy()

@@ -1,0 +1,109 @@
+"""Two sets of regressions about the same users, side by side in one query."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from confide.errors import InvalidParameter
+from confide.privacy.bounded import Array, Bounded
+from confide.privacy.request import Relation
+from confide.statistics.bounds import RegressionRows, WeightedRows
+from confide.trajectory import Trajectories, TransitionCounts
+
+_PARTS = 8  # the weight is a multiple of 1/8
+_HEAVIEST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class StackedRows:
+    """Two sets of regressions about the same user, side by side: (f, w g) with w = `weight`.
+
+    f and g are each clipped by a bound of their own: by `WeightedRows`, or with `plain` by `RegressionRows` with ||X|| <= 1 and
+    kappa |y| <= 1 (`nonnegative`: for both).
+
+    Sensitivity: ||(f, w g) - (f', w g')||^2 = ||f - f'||^2 + w^2 ||g - g'||^2 <= D_f^2 + w^2 D_g^2, attained where both parts attain
+    theirs, which some pair does since they are clipped apart; in L1 the sum D_f + w D_g. Noise of one scale s on every coordinate is s on
+    f and s / w on g: the weight splits one budget, mu_f^2 : mu_g^2 = D_f^2 : w^2 D_g^2.
+
+    w is a multiple of 1/8, so that multiples of the parts' grids are multiples of the stack's: nothing is rounded twice.
+    """
+
+    steps: int
+    dimension: int
+    balance: float
+    second_steps: int
+    second_dimension: int
+    second_balance: float
+    weight: float = 1.0
+    plain: bool = False
+    nonnegative: bool = False
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(value, int) for value in (self.steps, self.dimension, self.second_steps, self.second_dimension)):
+            raise InvalidParameter("steps and dimensions must be whole numbers")
+        if not (1 / _PARTS <= self.weight <= _HEAVIEST and self.weight * _PARTS == int(self.weight * _PARTS)):
+            raise InvalidParameter(f"weight must be a multiple of 1/{_PARTS}, at most {_HEAVIEST}, got weight={self.weight}")
+        if self.nonnegative and not self.plain:
+            raise InvalidParameter("nonnegative rows must be plain: the unit ball knows no signs")
+        _ = self.first, self.second  # they check the rest
+
+    @property
+    def first(self) -> RegressionRows | WeightedRows:
+        return self._part(self.steps, self.dimension, self.balance)
+
+    @property
+    def second(self) -> RegressionRows | WeightedRows:
+        return self._part(self.second_steps, self.second_dimension, self.second_balance)
+
+    def _part(self, steps: int, dimension: int, balance: float) -> RegressionRows | WeightedRows:
+        if not self.plain:
+            return WeightedRows(steps, dimension, balance)
+        return RegressionRows(steps, dimension, 1.0, 1 / balance, balance, self.nonnegative)
+
+    @property
+    def size(self) -> int:
+        return self.first.size + self.second.size
+
+    @property
+    def largest(self) -> float:
+        return max(self.first.largest, self.weight * self.second.largest)
+
+    @property
+    def grid(self) -> float:
+        return min(self.first.grid, self.second.grid) / _PARTS
+
+    def sensitivity(self, relation: Relation) -> float:
+        return math.hypot(self.first.sensitivity(relation), self.weight * self.second.sensitivity(relation))
+
+    def l1_sensitivity(self, relation: Relation) -> float:
+        return self.first.l1_sensitivity(relation) + self.weight * self.second.l1_sensitivity(relation)
+
+    def contribution(self, first: Bounded, second: Bounded) -> Bounded:
+        """Both parts of the same users, each clipped by its own bound."""
+        if first.bound != self.first or second.bound != self.second or first.users != second.users:
+            raise InvalidParameter("the parts must come from the stack's own bounds, for the same users")
+        return Bounded(np.concatenate([first.values, self.weight * second.values]), self, first.users)
+
+    def split(self, values: Array) -> tuple[Array, Array]:
+        """A released vector -> those of the two parts, the weight divided out: the second one's noise is 1/w times the first one's."""
+        return values[: self.first.size], values[self.first.size :] / self.weight
+
+
+class Part(Protocol):
+    """A statistic of one regression."""
+
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Both:
+    """Two statistics of the same users, as one query."""
+
+    bound: StackedRows
+    first: Part
+    second: Part
+
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
+        return self.bound.contribution(self.first.contribution(users), self.second.contribution(users))

@@ -1,0 +1,50 @@
+"""From trajectories to transitions: what does not exist is left out, silently, so that nothing that is printed depends on the data."""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.privacy.bounded import real_numbers
+from confide.statistics import _kernels
+from confide.trajectory import Indices, Trajectories, TransitionCounts
+
+_MANY = 4096  # rows that are worth counting
+
+
+def valid_transitions(users: Trajectories | TransitionCounts, steps: int, states: int, actions: int) -> TransitionCounts:
+    """The transitions of the first `steps` steps between states and actions that exist; all others contribute zero."""
+    if isinstance(users, Trajectories):
+        return _of_trajectories(users, steps, states, actions)
+    seen = users
+    keep = (seen.step >= 0) & (seen.step < steps) & (seen.state >= 0) & (seen.state < states)
+    keep &= (seen.action >= 0) & (seen.action < actions) & (seen.next_state >= 0) & (seen.next_state < states)
+    step, state, action, after = (part[keep] for part in (seen.step, seen.state, seen.action, seen.next_state))
+    return TransitionCounts(step, state, action, after, seen.reward[keep], seen.count[keep], seen.users, seen.horizon)
+
+
+def _of_trajectories(users: Trajectories, steps: int, states: int, actions: int) -> TransitionCounts:
+    n, H = users.rewards.shape
+    found = _kernels.transitions(indices(users.states, states), indices(users.actions, actions), steps, states, actions)
+    step, state, action, after = found
+    count = np.ones(len(step), dtype=np.int64)
+    if len(step) > _MANY:  # equal transitions, counted: everything that is clipped row by row is the same for equal rows
+        codes, count = np.unique(((step * states + state) * actions + action) * states + after, return_counts=True)
+        rest, after = np.divmod(codes, states)
+        rest, action = np.divmod(rest, actions)
+        step, state = np.divmod(rest, states)
+    return TransitionCounts(step, state, action, after, np.full(len(step), math.nan), count, n, H)
+
+
+def indices(values: npt.NDArray[Any], size: int) -> Indices:
+    """Whole numbers as they are, the others in 0..size-1 if they are whole, and -1 for anything else."""
+    if values.ndim != 2:
+        raise InvalidParameter(f"states and actions must have shape (users, steps), got {values.shape}")
+    if values.dtype.kind == "i":
+        return values
+    numbers = real_numbers(values)
+    valid = (numbers >= 0) & (numbers < size)
+    whole = np.where(valid, numbers, -1.0)
+    return np.where(whole == np.floor(whole), whole, -1.0).astype(np.int64)

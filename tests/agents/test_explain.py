@@ -1,0 +1,156 @@
+"""What explain says of an agent is what a run does, and saying it changes nothing."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import confide
+from confide.agents import UCRLVTR, LikelihoodVI, LinOptPO, LinOptVI, UCRLVTRPlus, Uniform
+from confide.agents.explain import explain
+from confide.agents.learner import Learner
+from confide.agents.luyo21 import Setting, paper_noise
+from confide.errors import InvalidParameter, PromiseBroken
+from confide.mechanisms.sources import noise_source
+from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy
+from confide.privatizers import every, geometric
+from confide.problems import lock, lock_rewards
+
+WORLD = lock(0, states=6, actions=2, horizon=3, jump=2)
+USERS = 60
+AGENTS = [UCRLVTR, UCRLVTRPlus, LinOptVI, LinOptPO, LikelihoodVI]
+PRIVACY = [
+    JointDP(1.0, 1e-5),
+    JointDP(2.0, 1e-6, relation="null"),
+    JointDP(1.0),
+    CentralDP(1.0, 1e-5),
+    LocalDP(4.0, 1e-6),
+    LocalDP(4.0),
+    NoPrivacy(),
+]
+CASES = [
+    (made, calibration, privacy)
+    for made in AGENTS
+    for calibration in ("tight", "paper")
+    for privacy in PRIVACY
+    if calibration == "tight" or made in AGENTS[:2] or (made in AGENTS[2:4] and (privacy.delta > 0 or privacy == NoPrivacy()))
+]
+
+
+def make(made, calibration, privacy, world=WORLD, **options):
+    return made(world.public, episodes=USERS, privacy=privacy, calibration=calibration, **options)
+
+
+@pytest.mark.parametrize(("made", "calibration", "privacy"), CASES, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_it_says_what_a_run_does_and_changes_nothing(made, calibration, privacy):
+    agent, untouched = make(made, calibration, privacy), make(made, calibration, privacy)
+    (said,) = explain(agent).agents
+    assert agent.noise is None and agent.rng is None and agent._made is None
+    assert said.calibration == calibration
+    if not said.kept:  # [Luyo21, C.4] at delta = 0
+        with pytest.raises(PromiseBroken, match=f"epsilon={said.noise.epsilon:.6g}"):
+            confide.run(agent, WORLD, seed=3)
+        assert "refused" in str(explain(agent))
+        return
+    run, other = confide.run(agent, WORLD, seed=3), confide.run(untouched, WORLD, seed=3)
+    assert run.segments == other.segments
+    assert agent.released().values.tobytes() == untouched.released().values.tobytes()
+    promise, mechanism = run.certificate.document["promise"], run.certificate.document["mechanisms"][0]
+    given = said.to_json()
+    assert (given["epsilon"], given["delta"]) == (promise["epsilon"], promise["delta"])
+    assert (given["trust"], given["relation"]) == (promise["trust"], promise["relation"])
+    for name in ("sensitivity", "distribution", "norm", "bound"):
+        assert given[name] == mechanism[name]
+    assert given["mechanism"] == mechanism["name"]
+    assert given["releases"] == agent.schedule.leaves
+    assert given["numbers_per_user"] == agent.released().values.size
+    assert given["noise_std_last"] == pytest.approx(agent.noise_level.std, rel=1e-12)
+    levels = [segment.noise_std for segment in run.segments if segment.noise_std] + [agent.noise_level.std]
+    assert given["noise_std_first"] == pytest.approx(levels[0], rel=1e-12)
+    assert given["noise_std_worst"] == pytest.approx(max(levels), rel=1e-12)
+
+
+def test_secure_noise_is_explained_as_it_will_be_drawn():
+    pytest.importorskip("opendp")
+    for privacy in (JointDP(1.0, 1e-5), LocalDP(1.0, 1e-5)):
+        agent = make(UCRLVTR, "tight", privacy, noise=noise_source("secure"))
+        (said,) = explain(agent).agents
+        assert agent._made is None
+        assert said.noise.mechanism == agent.mechanisms()[0].name
+        assert said.noise.epsilon == agent.guarantee.epsilon
+
+
+def test_users_until_signal_is_that_of_calibrate():
+    setting, privacy = Setting(USERS, 3, WORLD.public.dimension), JointDP(1.0, 1e-5)
+    (paper,) = explain(make(UCRLVTR, "paper", privacy)).agents
+    assert paper.users_until_signal == paper_noise(privacy, setting).users()
+    local, more = (explain(make(UCRLVTR, "tight", LocalDP(epsilon, 1e-5))).agents[0] for epsilon in (1.0, 2.0))
+    m, s = local.bound.dimension, local.noise.worst / math.sqrt(USERS)
+    k = local.users_until_signal
+    assert k / m >= s * math.sqrt(k) * math.sqrt(2 * m) * (1 - 1e-9)
+    assert more.users_until_signal < k
+    assert explain(make(LikelihoodVI, "tight", privacy)).agents[0].users_until_signal is None
+
+
+def test_paper_beside_tight_in_words(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    private = JointDP(1.0, 1e-5)
+    both = confide.explain(make(UCRLVTR, "paper", private), make(UCRLVTR, "tight", private))
+    paper, tight = both.agents
+    ratio = paper.relative_noise / tight.relative_noise
+    assert both.sentences() == [
+        f"ucrl-vtr paper adds {ratio:,.0f} times as much noise as ucrl-vtr tight at the same promise, measured by what one user "
+        f"changes at most; it really gives epsilon = {paper.noise.epsilon:.2g}, where 1 was asked for."
+    ]
+    text = str(both)
+    assert max(map(len, text.splitlines())) <= 100
+    assert text.count("JointDP(epsilon=1, delta=1e-05)") == 1  # what is the same is said once
+    assert "\x1b" not in text
+    assert json.loads(json.dumps(both.to_json(), allow_nan=False))["in_words"] == both.sentences()
+    assert "<td>paper: constants as printed</td>" in both._repr_html_()
+
+
+def test_many_agents_fit_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    every_one = [make(*case) for case in CASES if case[2] in (PRIVACY[0], PRIVACY[4], PRIVACY[6])]
+    told = explain(*every_one)
+    names = [one.name for one in told.agents]
+    assert len(set(names)) == len(names)
+    text = str(told)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "nobody is protected" in text
+    assert any("one message per user" in text for text in dict(told.rows())["mechanism"])
+
+
+def test_rewards_that_are_learned_and_schedules_are_told():
+    world = lock_rewards(0)
+    agent = make(LinOptVI, "tight", JointDP(1.0, 1e-5), world, schedule=every(20, USERS))
+    (said,) = explain(agent).agents
+    assert "the same for rewards" in said.planning
+    assert dict(explain(agent).rows())["releases"] == ["3, the first after 20 users, for 60 users"]
+    twice = explain(agent, agent)
+    assert [one.name for one in twice.agents][1].endswith("(2)")
+
+
+def test_an_algorithm_may_describe_itself():
+    inner = make(UCRLVTR, "tight", NoPrivacy()).algorithm
+
+    class Mine:
+        bound = inner.bound
+
+        def describe(self):
+            return {"calibration": "mine", "planning": "by hand"}
+
+    agent = Learner(Mine(), geometric(USERS), privacy=JointDP(1.0, 1e-5))
+    agent.name = "mine"
+    (said,) = explain(agent).agents
+    assert (said.calibration, said.planning) == ("mine", "by hand")
+    assert np.isfinite(said.relative_noise)
+
+
+def test_what_cannot_be_explained():
+    with pytest.raises(InvalidParameter, match="at least one agent"):
+        explain()
+    with pytest.raises(InvalidParameter, match="uniform is none"):
+        explain(Uniform(WORLD.public, episodes=3))

@@ -1,0 +1,52 @@
+"""confide explain, as a user sees it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from confide.cli import main
+
+
+def confide(*arguments):
+    command = [sys.executable, "-c", "from confide.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "100"})
+
+
+def test_a_table_beside_the_paper():
+    done = confide("explain", "ucrl-vtr", "likelihood-vi", "--on", "lock", "--episodes", 5000, "--beside-paper")
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    header = done.stdout.splitlines()[1]
+    assert [cell.strip() for cell in header.split("┃")[2:5]] == ["ucrl-vtr", "ucrl-vtr paper", "likelihood-vi"]
+    assert "times as much noise as ucrl-vtr at the same promise" in " ".join(done.stdout.split())
+
+
+def test_json_and_options(capsys):
+    options = ["--trust", "local", "--epsilon", "4", "--episodes", "200", "--schedule", "50", "--json"]
+    with pytest.raises(SystemExit):
+        main(["explain", "ucrl-vtr", *options])
+    (told,) = json.loads(capsys.readouterr().out)["agents"]
+    assert (told["agent"], told["trust"], told["mechanism"]) == ("ucrl-vtr schedule=50", "local", "local")
+    assert (told["releases"], told["first_release"]) == (4, 50)
+    assert told["epsilon"] == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["uniform"], "uniform makes no promise"),
+        (["likelihood-vi", "--calibration", "paper"], "LikelihoodVI is in no paper"),
+        (["ucrl-vtr", "--on", "riverswim"], "needs a mixture of known kernels"),
+        (["ucrl-vtr", "--schedule", "now"], "schedule must be geometric, every or a number of users, got 'now'"),
+    ],
+)
+def test_errors_are_one_line(arguments, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["explain", *arguments])
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1

@@ -1,0 +1,124 @@
+"""The device's half of the seam: messages that anybody may forge, and noise of the stated scale."""
+
+import contextlib
+import math
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from confide.errors import InvalidParameter, PromiseBroken
+from confide.mechanisms.sources import noise_source
+from confide.privacy import GaussianDP, JointDP, LocalDP, PureDP
+from confide.privacy.accounting import gaussian_mu
+from confide.privacy.bounded import Bounded, L2Ball
+from confide.privatizers import Message, open_channel
+
+BOUND = L2Ball(1.0, 3)
+NONCE = bytes(range(16))
+GOOD = Message(7, NONCE, np.array([1.0, -2.5, 1e300])).to_bytes()
+HEADER = struct.calcsize(">4sBQ16sI")
+
+
+def test_bytes_and_back():
+    back = Message.from_bytes(GOOD)
+    assert (back.generation, back.nonce, list(back.values)) == (7, NONCE, [1.0, -2.5, 1e300])
+    assert back.to_bytes() == GOOD
+    assert len(GOOD) == HEADER + 8 * 3
+    with pytest.raises(ValueError, match="read-only"):
+        back.values[0] = 0.0
+
+
+def with_values(*values):
+    return GOOD[: HEADER - 4] + struct.pack(">I", len(values)) + struct.pack(f"<{len(values)}d", *values)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "not a message"),
+        (GOOD[:20], "not a message"),
+        (b"\x80\x04" + GOOD, "not a message"),
+        (GOOD[:-1], "truncated"),
+        (GOOD + b"\0", "too long"),
+        (GOOD[:4] + b"\x02" + GOOD[5:], "version 2, this confide reads version 1"),
+        (GOOD[: HEADER - 4] + b"\xff\xff\xff\xff" + GOOD[HEADER:], "announces 4294967295 numbers"),
+        (with_values(), "between 1 and"),
+        (with_values(1.0, math.nan, 0.0), "finite"),
+        (with_values(1.0, -math.inf, 0.0), "finite"),
+        (GOOD[:5] + b"\xff" * 8 + GOOD[13:], "generation"),
+        ("text", "must be bytes, got str"),
+        (None, "must be bytes, got NoneType"),
+    ],
+)
+def test_what_is_not_a_message_is_refused(data, message):
+    with pytest.raises(InvalidParameter, match=message):
+        Message.from_bytes(data)
+
+
+@given(st.binary(max_size=80) | st.binary(max_size=60).map(lambda tail: GOOD[:HEADER] + tail))
+def test_arbitrary_bytes_are_read_or_refused(data):
+    with contextlib.suppress(InvalidParameter):
+        assert Message.from_bytes(data).to_bytes() == data
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: Message(-1, NONCE, np.ones(2)),
+        lambda: Message(True, NONCE, np.ones(2)),
+        lambda: Message(0, b"short", np.ones(2)),
+        lambda: Message(0, NONCE, np.ones((2, 2))),
+        lambda: Message(0, NONCE, np.array([np.nan])),
+    ],
+)
+def test_no_such_message_can_be_made(made):
+    with pytest.raises(InvalidParameter):
+        made()
+
+
+@pytest.mark.parametrize("kind", ["fast", "secure"])
+@pytest.mark.parametrize("privacy", [LocalDP(2.0, 1e-5), LocalDP(2.0)])
+def test_noise_is_sensitivity_over_loss(kind, privacy):
+    """The mean size of 1000 x 3 draws, within 4.5 / sqrt(3000) = 8 %: a false alarm of 1e-5. A scale wrong by 20 % is rejected."""
+    source = noise_source(kind, 0) if kind == "fast" else noise_source(kind)
+    channel = open_channel(BOUND, privacy, source=source)
+    assert channel.guarantee.epsilon == pytest.approx(2.0)
+    one = BOUND.clip(np.array([1.0, 0.0, 0.0]))
+    draws = np.concatenate([channel.message(one, 0, source).values - one.values for _ in range(1000)])
+    if privacy.delta > 0:
+        scale, size = 2 / gaussian_mu(2.0, 1e-5), math.sqrt(2 / math.pi)
+    else:
+        scale, size = 2 * math.sqrt(3) / 2.0, 1.0
+    assert channel.noise.scale == pytest.approx(scale, rel=1e-5)
+    found = np.abs(draws).mean() / (size * scale)
+    allowed = 4.5 / math.sqrt(draws.size)
+    assert abs(found - 1) < allowed
+    assert abs(0.8 * found - 1) > allowed and abs(1.2 * found - 1) > allowed
+    assert abs(draws.mean()) < 5 * channel.noise.std / math.sqrt(draws.size)
+
+
+def test_secure_messages_live_on_the_lattice():
+    source = noise_source("secure")
+    channel = open_channel(BOUND, LocalDP(1.0, 1e-5), source=source)
+    steps = channel.message(BOUND.clip(np.full(3, 0.3)), 0, source).values / BOUND.grid
+    assert (steps == np.rint(steps)).all()
+
+
+def test_promises_that_a_channel_cannot_keep_are_refused():
+    fast = noise_source("fast", 0)
+    with pytest.raises(InvalidParameter, match="use LocalDP, got JointDP"):
+        open_channel(BOUND, JointDP(1.0), source=fast)
+    with pytest.raises(PromiseBroken, match="more than the epsilon=1 asked for"):
+        open_channel(BOUND, LocalDP(1.0, 1e-5), source=fast, loss=GaussianDP(0.5))
+    more = open_channel(BOUND, LocalDP(1.0, 1e-5), source=fast, loss=GaussianDP(0.1))  # printed constants add more noise
+    assert more.guarantee.epsilon < 0.5
+    channel = open_channel(BOUND, LocalDP(1.0), source=fast, loss=PureDP(0.5))
+    with pytest.raises(InvalidParameter, match="of one user"):
+        channel.message(Bounded(np.zeros(3), BOUND, 2), 0, fast)
+    with pytest.raises(InvalidParameter, match="another bound"):
+        channel.message(L2Ball(2.0, 3).clip(np.zeros(3)), 0, fast)
+    with pytest.raises(InvalidParameter, match="made for fast noise, the source is secure"):
+        channel.message(Bounded(np.zeros(3), BOUND), 0, noise_source("secure"))

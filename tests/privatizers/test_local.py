@@ -1,0 +1,164 @@
+"""The server's half: what it adds up, what it refuses, and the crowd that stands for many messages in simulations."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from confide.audit import verify
+from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
+from confide.mechanisms.sources import noise_source
+from confide.privacy import LocalDP
+from confide.privacy.bounded import Bounded, L2Ball
+from confide.privacy.certificate import certify
+from confide.privatizers import LocalPrivatizer, Message, custom
+
+BOUND = L2Ball(1.0, 3)
+SCHEDULE = custom([4, 10])
+GAUSSIAN, LAPLACE = LocalDP(2.0, 1e-5), LocalDP(2.0)
+
+
+def privatizer(privacy=GAUSSIAN, seed=0, schedule=SCHEDULE):
+    return LocalPrivatizer(BOUND, schedule, privacy=privacy, noise=noise_source("fast", seed))
+
+
+def messages(server, count):
+    """From so many devices, each with noise of its own."""
+    one = BOUND.clip(np.array([0.5, 0.0, -0.5]))
+    return [server.channel.message(one, server.generation, server.device_source()) for _ in range(count)]
+
+
+def test_it_adds_up_and_releases_at_the_schedules_times():
+    server = privatizer()
+    sent = messages(server, 4)
+    for message in sent[:3]:
+        server.absorb(message)
+    assert (server.generation, server.release().users, server.release().noise.std) == (0, 0, 0.0)
+    server.absorb(sent[3])
+    released = server.release()
+    np.testing.assert_allclose(released.values, sum(message.values for message in sent))
+    assert (server.users, released.users, released.generation) == (4, 4, 1)
+    assert released.noise.std == pytest.approx(server.channel.noise.std * 2)
+    for message in messages(server, 6):
+        server.absorb(message)
+    assert server.release().noise.std == pytest.approx(server.channel.noise.std * math.sqrt(10))
+    with pytest.raises(StreamExhausted, match="covers 10 users"):
+        server.absorb(sent[0])
+
+
+def snapshot(server):
+    return server.save()
+
+
+def test_duplicates_stale_and_misfit_messages_are_refused_and_change_nothing():
+    server = privatizer()
+    first, *others = messages(server, 4)
+    server.absorb(first)
+    before = snapshot(server)
+    copied = Message(first.generation, first.nonce, np.zeros(3))  # the nonce counts, whatever else is changed
+    for bad, message in (
+        (first, "absorbed before"),
+        (copied, "absorbed before"),
+        (Message(1, bytes(16), np.zeros(3)), "planned with release 1, the current one is 0"),
+        (Message(0, bytes(16), np.zeros(4)), "must have 3 numbers, got 4"),
+    ):
+        with pytest.raises(InvalidParameter, match=message):
+            server.absorb(bad)
+        assert snapshot(server) == before
+    for message in others:
+        server.absorb(message)
+    with pytest.raises(InvalidParameter, match="planned with release 0, the current one is 1"):
+        server.absorb(first)
+
+
+@pytest.mark.parametrize(("privacy", "reach"), [(GAUSSIAN, 12.0), (LAPLACE, 40.0)])
+def test_hostile_numbers_reach_no_farther_than_the_limit(privacy, reach):
+    server = privatizer(privacy, schedule=custom([1]))
+    server.absorb(Message(0, bytes(16), np.array([1e300, -1e300, 0.25])))
+    limit = BOUND.largest + reach * server.channel.noise.scale
+    np.testing.assert_allclose(server.release().values, [limit, -limit, 0.25])
+
+
+def gathered(privacy, *, crowd, runs=2000, users=8):
+    """The released sums of `users` silent users, in units of one message's noise."""
+    server = privatizer(privacy, seed=3, schedule=custom(range(users, users * runs + 1, users)))
+    nobody, seen = Bounded(np.zeros(3), BOUND), [np.zeros(3)]
+    for _ in range(runs):
+        if crowd:
+            server.absorb_crowd(Bounded(np.zeros(3), BOUND, users))
+        else:
+            for _ in range(users):
+                server.absorb(server.channel.message(nobody, server.generation, server.device_source()))
+        seen.append(server.release().values)
+    return np.diff(seen, axis=0).ravel() / server.channel.noise.scale
+
+
+@pytest.mark.parametrize("privacy", [GAUSSIAN, LAPLACE])
+def test_a_crowd_has_the_law_of_its_messages(privacy):
+    """6000 sums of 8 messages and 12 000 of crowds: Kolmogorov-Smirnov at 1e-4. Noise that is 20 % off is rejected at that level."""
+    one_by_one = gathered(privacy, crowd=False)
+    crowds = gathered(privacy, crowd=True, runs=4000)
+    assert stats.ks_2samp(one_by_one, crowds).pvalue > 1e-4
+    for wrong in (0.8, 1.2):
+        assert stats.ks_2samp(one_by_one, wrong * crowds).pvalue < 1e-4
+    assert np.var(crowds) == pytest.approx(8 * (1 if privacy.delta > 0 else 2), rel=0.1)
+    assert stats.kurtosis(crowds) == pytest.approx(0 if privacy.delta > 0 else 3 / 8, abs=0.25)  # of one Laplace draw: 3
+
+
+def test_devices_draw_independently():
+    """Correlation of the noise of neighbouring devices, 3000 pairs of numbers: |r| < 0.072 but for 1e-4."""
+    server = privatizer()
+    noise = np.stack([message.values for message in messages(server, 2000)])
+    assert abs(np.corrcoef(noise[::2].ravel(), noise[1::2].ravel())[0, 1]) < 0.072
+    assert len({message.nonce for message in messages(server, 2000)}) == 2000
+
+
+def test_a_crowd_is_for_simulation_only():
+    secure = LocalPrivatizer(BOUND, SCHEDULE, privacy=GAUSSIAN, noise=noise_source("secure"))
+    with pytest.raises(PrivacyError, match="fast noise only"):
+        secure.absorb_crowd(Bounded(np.zeros(3), BOUND, 2))
+    server = privatizer()
+    with pytest.raises(InvalidParameter, match="cross the release after user 4"):
+        server.absorb_crowd(Bounded(np.zeros(3), BOUND, 5))
+    with pytest.raises(InvalidParameter, match="another bound"):
+        server.absorb_crowd(Bounded(np.zeros(3), L2Ball(2.0, 3), 1))
+    assert "simulated" not in server.mechanism().query
+    server.absorb_crowd(Bounded(np.zeros(3), BOUND, 4))
+    assert "simulated for 4 users" in server.mechanism().query
+
+
+@pytest.mark.parametrize("kind", ["fast", "secure"])
+@pytest.mark.parametrize("privacy", [GAUSSIAN, LAPLACE])
+def test_its_certificate_verifies(privacy, kind):
+    source = noise_source(kind, 0) if kind == "fast" else noise_source(kind)
+    server = LocalPrivatizer(BOUND, SCHEDULE, privacy=privacy, noise=source)
+    made = certify(server.guarantee, [server.mechanism()])
+    assert verify(made).epsilon == pytest.approx(2.0)
+    assert made.document["promise"]["trust"] == "local"
+    assert str(server.guarantee).startswith("LocalDP(epsilon=2, ")
+
+
+def test_saved_and_restored_it_goes_on_with_the_same_bits_and_knows_its_duplicates():
+    one, other = privatizer(), privatizer(seed=9)
+    sent = messages(one, 4)
+    for message in sent[:3]:
+        one.absorb(message)
+    other.restore(one.save(), released=0)
+    assert other.users == 3
+    with pytest.raises(InvalidParameter, match="absorbed before"):
+        other.absorb(sent[0])
+    for server in (one, other):
+        server.absorb(sent[3])
+        for message in messages(server, 6):
+            server.absorb(message)
+    np.testing.assert_array_equal(one.release().values, other.release().values)
+    with pytest.raises(StateError, match="already absorbed"):
+        other.restore(one.save(), released=0)
+    with pytest.raises(StateError, match="already released"):
+        privatizer().restore(one.save(), released=3)
+    with pytest.raises(StateError, match="another bound, schedule"):
+        privatizer(LAPLACE).restore(one.save(), released=0)
+    with pytest.raises(PrivacyError, match="copied or pickled"):
+        copy.deepcopy(one)
