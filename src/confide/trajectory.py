@@ -67,3 +67,37 @@ def nobody_counted(users: int, horizon: int) -> TransitionCounts:
     """Users whom the agent does not look at: only their number."""
     empty = np.zeros(0, dtype=np.int64)
     return TransitionCounts(empty, empty, empty, empty, np.zeros(0), empty, users, horizon)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoggedUsers:
+    """Whole users of a log, each with one or more trajectories of any length.
+
+    `valid` is False for users with a row that makes no sense (disorder, a number that is not finite): such a user contributes zero, and
+    nothing that is published tells. Statistics check what only they can know, the range of states and actions.
+
+    Shapes: states, rewards [row] and, where logged, actions, probabilities [row] (of the action under the policy that was followed);
+    the rows of trajectory t are trajectories[t]:trajectories[t + 1], the trajectories of user u are users[u]:users[u + 1]; valid [user].
+    """
+
+    states: Indices = field(repr=False)
+    rewards: Array = field(repr=False)
+    trajectories: Indices = field(repr=False)
+    users: Indices = field(repr=False)
+    valid: npt.NDArray[np.bool_] = field(repr=False)
+    actions: Indices | None = field(default=None, repr=False)
+    probabilities: Array | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        rows, trajectories, count = len(self.states), len(self.trajectories) - 1, len(self.users) - 1
+        shapes = self.rewards.shape == (rows,) and self.valid.shape == (max(count, 0),) and trajectories >= 0 and count >= 0
+        for optional in (self.actions, self.probabilities):
+            shapes = shapes and (optional is None or optional.shape == (rows,))
+        for offsets, end in ((self.trajectories, rows), (self.users, trajectories)):
+            shapes = shapes and offsets[0] == 0 and offsets[-1] == end and bool((np.diff(offsets) >= 0).all())
+        if not shapes:
+            raise InvalidParameter("rows, trajectories and users of a log do not fit together")
+
+    @property
+    def count(self) -> int:
+        return len(self.users) - 1
