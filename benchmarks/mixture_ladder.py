@@ -1,0 +1,192 @@
+"""What each improvement over the printed UCRL-VTR is worth, on lock at eps = 1: one more of them in each row.
+
+    python benchmarks/mixture_ladder.py [--quick] [--write]
+
+Rows are composed from the library's own parts; all of them keep JointDP(1, 1e-5). A release per user is slow, so the rows that have one
+take two seeds, all others eight. --quick leaves those rows out, and takes two seeds of the others.
+"""
+
+import argparse
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
+
+import numpy as np
+from mixtures import FRESH, SEEDS, Sample, joint, table, world
+from record import record
+
+from confide.agents import UCRLVTR, LikelihoodVI
+from confide.agents.learner import Learner
+from confide.agents.luyo21 import value_steps
+from confide.agents.ucrl_vtr import Calibration, ValueTargetedPlanning, paper, tight
+from confide.experiments.runner import run
+from confide.mechanisms.counters import Buffered, Toeplitz, Tree
+from confide.planners.regularizers import Repair
+from confide.planners.value_features import centred, raw, reduced
+from confide.privacy.request import Request
+from confide.privatizers import every, every_episode, geometric
+from confide.statistics.bounds import RegressionRows
+
+EPISODES = 100_000
+
+
+@dataclass(frozen=True)
+class Rung:
+    name: str
+    make: str  # a key of MAKERS, or an agent
+    epsilon: float = 1.0
+    seeds: Sequence[int] = SEEDS
+    simplex: bool = False  # whether estimates are projected
+    options: dict[str, object] = field(default_factory=dict, hash=False)
+
+
+def printed(public, privacy) -> Calibration:
+    return paper(public, privacy, every_episode(EPISODES))
+
+
+def printed_noise(public, privacy) -> Calibration:
+    """The printed noise, but eigenvalues are repaired, and the bonus is the one that works."""
+    before = printed(public, privacy)
+    return replace(before, regularizer=Repair(before.bound.balance))
+
+
+def exact(public, _privacy, counter=Tree, schedule=None) -> Calibration:
+    """One joint query with exact accounting; values in units of H, so that rows are in [0, 1]^d and targets in [0, 1]."""
+    d, H, times = public.dimension, public.horizon, schedule or every_episode(EPISODES)
+    bound = RegressionRows(value_steps(H), d, row_norm=math.sqrt(d), target=1.0, balance=math.sqrt(d), nonnegative=True)
+    return Calibration(raw(d, H), bound, Repair(bound.balance), times, counter=counter(times.leaves), weights=1.0)
+
+
+def centred_values(public, privacy) -> Calibration:
+    before = exact(public, privacy, Toeplitz, geometric(EPISODES))
+    return replace(before, features=centred(public.dimension))
+
+
+def fewer_dimensions(public, privacy) -> Calibration:
+    """Rows in d - 1 dimensions: phi in [0, 1]^d is at most sqrt(ceil(d / 2) floor(d / 2) / d) from its mean."""
+    d, n = public.dimension, value_steps(public.horizon)
+    bound = RegressionRows(n, d - 1, row_norm=math.sqrt((d // 2) * ((d + 1) // 2) / d), target=1.0, balance=1.05)
+    return replace(centred_values(public, privacy), features=reduced(d), bound=bound, regularizer=Repair(bound.balance))
+
+
+def public_weights(public, _privacy) -> Calibration:
+    """All of ucrl-vtr but the simplex."""
+    before = tight(public, geometric(EPISODES))
+    return replace(before, regularizer=replace(before.regularizer, simplex=None))
+
+
+MAKERS: dict[str, Callable[..., Calibration]] = {
+    "printed": printed,
+    "printed noise": printed_noise,
+    "tree": exact,
+    "square root": lambda public, privacy: exact(public, privacy, Buffered),
+    "tree 1000": lambda public, privacy: exact(public, privacy, Tree, every(100, EPISODES)),
+    "square root 1000": lambda public, privacy: exact(public, privacy, Toeplitz, every(100, EPISODES)),
+    "geometric": lambda public, privacy: exact(public, privacy, Toeplitz, geometric(EPISODES)),
+    "centred": centred_values,
+    "reduced": fewer_dimensions,
+    "weights": public_weights,
+}
+AGENTS = {"ucrl-vtr": UCRLVTR, "likelihood-vi": LikelihoodVI}
+SLOW = ("printed", "printed noise", "tree", "square root")
+
+STEPS = {
+    "printed": "as printed [Luyo21, Cor. 5]",
+    "printed noise": "printed noise; eigenvalues repaired, a small bonus",
+    "tree": "exact accounting of one joint query, GOE noise; tree over K releases",
+    "square root": "+ square root in place of the tree, four buffers",
+    "tree 1000": "exact accounting, GOE noise; a release every 100 users, tree over 1000 releases",
+    "square root 1000": "+ square-root Toeplitz in place of the tree",
+    "geometric": "+ geometric schedule: Toeplitz over 32 releases",
+    "centred": "+ centred values",
+    "reduced": "+ rows in d - 1 dimensions",
+    "weights": "+ public weights per (s, a)",
+}
+LADDER = [
+    *(Rung(name, make) for make, name in STEPS.items() if make not in ("tree", "square root")),
+    *(Rung(name, make, simplex=True) for make, name in STEPS.items() if not make.startswith("printed")),
+]
+ENDS = [
+    Rung(f"{agent}, {'without privacy' if epsilon == math.inf else f'eps = {epsilon:g}'}", agent, epsilon)
+    for agent in AGENTS
+    for epsilon in (1.0, 10.0, math.inf)
+]
+DEFAULTS = Rung("defaults: first 30, ratio 1.3, spread 0.35", "likelihood-vi", seeds=FRESH)
+TRIED = [
+    DEFAULTS,
+    *(
+        replace(
+            DEFAULTS,
+            name=f"releases after {first} users, then x {ratio}",
+            options={"schedule": geometric(EPISODES, first=first, ratio=ratio)},
+        )
+        for first in (20, 50)
+        for ratio in (1.2, 1.4)
+    ),
+    *(
+        replace(DEFAULTS, name=f"spread of the samples {spread}", options={"bonus_scale": spread})
+        for spread in (0.0, 0.2, 0.5, 1.0)
+    ),
+]
+
+
+def learner(rung: Rung, public, privacy: Request) -> Learner:
+    if rung.make in AGENTS:
+        return AGENTS[rung.make](public, episodes=EPISODES, privacy=privacy, **rung.options)
+    chosen = MAKERS[rung.make](public, privacy)
+    if rung.simplex:
+        chosen = replace(chosen, regularizer=replace(chosen.regularizer, simplex=chosen.features))
+    parts = (public.kernels / chosen.unit, public.rewards, chosen.features, chosen.bound, chosen.regularizer)
+    planning = ValueTargetedPlanning(*parts, chosen.weights, chosen.ceiling)
+    return Learner(planning, chosen.schedule, privacy=privacy, counter=chosen.counter, loss=chosen.loss)
+
+
+def one(rung: Rung, seed: int) -> tuple[float, float]:
+    problem = world("lock")
+    done = run(learner(rung, problem.public, joint(rung.epsilon)), problem, seed=seed)
+    reached = done.episodes_to()
+    return float(done.regret[-1]), math.inf if reached is None else reached
+
+
+def measured(rungs: Iterable[Rung]) -> list[Sample]:
+    rungs = list(rungs)
+    jobs = [(rung, seed) for rung in rungs for seed in rung.seeds]
+    with get_context("spawn").Pool(2) as pool:
+        found = iter(pool.starmap(one, jobs, chunksize=1))
+    return [Sample(*np.array([next(found) for _ in rung.seeds]).T) for rung in rungs]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    ladder, ends, tried = (
+        [
+            replace(rung, seeds=rung.seeds[:2] if arguments.quick or rung.make in SLOW else rung.seeds)
+            for rung in rungs
+            if not (arguments.quick and rung.make in SLOW)
+        ]
+        for rungs in (LADDER, ENDS, TRIED)
+    )
+    found = iter(measured([*ladder, *ends, *tried]))
+    steps = [(f"{rung.name} | {'yes' if rung.simplex else 'no'}", next(found)) for rung in ladder]
+    learners = [(rung.name, next(found)) for rung in ends]
+    variants = [(rung.name, next(found)) for rung in tried]
+    sections = [
+        "Lock, K = 1e5, eps = 1, delta = 1e-5, run seeds 0..7 (rows with a release per user, which are the first two and the first two on "
+        "the simplex: 0 and 1). A row that begins with + adds to the row above. From the second row on eigenvalues are repaired and the "
+        "bonus is ucrl-vtr's; each step is shown without and with the projection of estimates on the simplex. The last row is ucrl-vtr.",
+        "\n".join(table("step | simplex", steps)),
+        "The learners themselves, same seeds:",
+        "\n".join(table("learner", learners)),
+        "likelihood-vi at eps = 1 with other releases, and with another spread of its samples, run seeds "
+        f"{tried[0].seeds[0]}..{tried[0].seeds[-1]}:",
+        "\n".join(table("likelihood-vi", variants)),
+    ]
+    record("From the printed UCRL-VTR to the defaults", "\n\n".join(sections) + "\n", write=arguments.write)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,262 @@
+"""UCRL-VTR as one would write it in a notebook beside confide's, in one process and in interleaved rounds. Ratios only: machines are noisy.
+
+    python benchmarks/mixture_speed.py [--rounds 5] [--write]
+
+If the environment variable PEER_PYTHON names an interpreter that has rlberry-scool, its UCBVI is measured too, in its own grid world and in
+a process of its own.
+"""
+
+import argparse
+import os
+import subprocess
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+from record import record
+from scipy.optimize import nnls
+
+from confide.agents import UCRLVTR, LikelihoodVI
+from confide.experiments.runner import run
+from confide.privacy.accounting import gaussian_mu
+from confide.privacy.request import JointDP
+from confide.privatizers import every_episode
+from confide.problems import lock
+
+EPSILON, DELTA = 1.0, 1e-5
+PRIVACY, PROBLEM = JointDP(EPSILON, DELTA), lock(0)
+PEER = """
+import time, rlberry
+rlberry.logger.setLevel("ERROR")
+from rlberry_scool.agents import UCBVIAgent
+from rlberry_scool.envs import GridWorld
+env = GridWorld()
+UCBVIAgent(env, horizon=5, stage_dependent=True).fit(20)  # compile
+agent = UCBVIAgent(env, horizon=5, stage_dependent=True)
+start = time.process_time()
+agent.fit(1000)
+print(1000 / (time.process_time() - start))
+"""
+
+
+class PlainTree:
+    """A straightforward NumPy binary tree."""
+
+    def __init__(self, leaves: int, size: int, sigma: float, rng: np.random.Generator) -> None:
+        levels = leaves.bit_length()
+        self.sigma, self.rng, self.t = sigma * levels**0.5, rng, 0
+        self.exact, self.noisy = np.zeros((levels, size)), np.zeros((levels, size))
+
+    def absorb(self, values: np.ndarray) -> np.ndarray:
+        self.t += 1
+        i = (self.t & -self.t).bit_length() - 1
+        node = values + self.exact[:i].sum(axis=0)
+        self.exact[:i] = self.noisy[:i] = 0
+        self.exact[i], self.noisy[i] = node, node + self.rng.normal(0.0, self.sigma, values.size)
+        return self.noisy.sum(axis=0)
+
+
+class PlainLearner:
+    """UCRL-VTR in plain NumPy, replanned after every user: noise by a tree over all of them, repaired eigenvalues, a small bonus.
+
+    Rows are in [0, 1]^d, targets in [0, 1]: values in units of the horizon [Luyo21, Alg. 1].
+    """
+
+    def __init__(self, episodes: int, seed: int = 0) -> None:
+        public, truth = PROBLEM.public, PROBLEM.truth
+        self.kernels, self.rewards, self.rng = public.kernels, public.rewards, np.random.default_rng(seed)
+        (self.H, self.S, self.A), self.d = self.rewards.shape, len(self.kernels)
+        self.P, self.start, self.n = truth.transitions.dense(), truth.start, self.H - 1
+        self.first, self.moves = np.cumsum(truth.start), np.cumsum(self.P, axis=-1)
+        self.m, sensitivity = self.sizes()
+        self.sigma = sensitivity / gaussian_mu(EPSILON, DELTA)
+        size = self.n * (self.m**2 + self.m)
+        self.tree, self.total, self.regret = PlainTree(episodes, size, self.sigma, self.rng), np.zeros(size), 0.0
+
+    def sizes(self) -> tuple[int, float]:
+        return self.d, np.sqrt(2 * self.n * self.d * (self.d + 1))
+
+    def features(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """Rows X [s, a, m], offset [s, a] and scale with E[V(s')] = offset + scale X.theta."""
+        return np.moveaxis(self.kernels @ (V / self.H), 0, -1), np.zeros((self.S, self.A)), float(self.H)
+
+    def weights(self, _X: np.ndarray, _offset: np.ndarray, _scale: float, _V: np.ndarray) -> np.ndarray | float:
+        return 1.0
+
+    def estimate(self, theta: np.ndarray, _precision: np.ndarray) -> np.ndarray:
+        return theta
+
+    def evaluate(self, _policy: np.ndarray) -> None:
+        pass
+
+    def plan(self) -> tuple[np.ndarray, np.ndarray, list]:
+        n, m = self.n, self.m
+        Lambda, u = np.triu(self.total[: n * m * m].reshape(n, m, m)), self.total[n * m * m :].reshape(n, m)
+        eigenvalues, vectors = np.linalg.eigh(Lambda + np.triu(Lambda, 1).swapaxes(1, 2))
+        repaired, transposed = np.maximum(eigenvalues, 0) + max(1.0, self.sigma), vectors.swapaxes(1, 2)
+        inverse, precision = vectors / repaired[:, None] @ transposed, vectors * repaired[:, None] @ transposed
+        theta = self.estimate((inverse @ u[:, :, None])[..., 0], precision)
+        V, policy, rows = np.zeros((self.H + 1, self.S)), np.zeros((self.H, self.S), dtype=int), [None] * n
+        for h in range(self.H - 1, -1, -1):
+            Q = self.rewards[h]
+            if h < n:
+                X, offset, scale = rows[h] = self.features(V[h + 1])
+                bonus = 0.1 * scale * np.minimum(1, np.sqrt(((X @ inverse[h]) * X).sum(-1)))
+                Q = np.clip(Q + offset + scale * X @ theta[h] + bonus, 0, self.H - h)
+            policy[h], V[h] = Q.argmax(axis=1), Q.max(axis=1)
+        return V, policy, rows
+
+    def serve(self) -> None:
+        """Plan, play one episode, and add what it shows to the tree."""
+        V, policy, rows = self.plan()
+        self.evaluate(policy)
+        n, m = self.n, self.m
+        Lambda, u = np.zeros((n, m, m)), np.zeros((n, m))
+        s = min(np.searchsorted(self.first, self.rng.random(), side="right"), self.S - 1)
+        for h in range(self.H):
+            a = policy[h, s]
+            after = min(np.searchsorted(self.moves[h, s, a], self.rng.random(), side="right"), self.S - 1)
+            if h < n:
+                X, offset, scale = rows[h]
+                weight = self.weights(X[s, a], offset[s, a], scale, V[h + 1])
+                x, y = X[s, a] * weight, (V[h + 1, after] - offset[s, a]) / scale * weight
+                Lambda[h], u[h] = np.outer(x, x), x * y
+            s = after
+        self.total = self.tree.absorb(np.concatenate([Lambda.ravel(), u.ravel()]))
+
+
+class PlainTight(PlainLearner):
+    """What confide's defaults do: centred values, rows in d - 1 dimensions, weights, the simplex (by scipy's nnls), exact regret."""
+
+    def __init__(self, episodes: int) -> None:
+        d = len(PROBLEM.public.kernels)
+        self.U = np.linalg.svd(np.eye(d) - 1 / d)[0][:, : d - 1]
+        super().__init__(episodes)
+
+    def sizes(self) -> tuple[int, float]:
+        return self.d - 1, np.sqrt(2 * self.n)
+
+    def features(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        low, scale = V.min(), max(np.ptp(V), 1e-12)
+        phi = np.moveaxis(self.kernels @ ((V - low) / scale), 0, -1)
+        return phi @ self.U, low + scale * phi.mean(axis=-1), scale
+
+    def weights(self, X: np.ndarray, offset: np.ndarray, scale: float, V: np.ndarray) -> float:
+        largest = max(V.max() - offset, offset - V.min()) / scale
+        return 1 / np.sqrt(X @ X + largest**2 / 2)
+
+    def estimate(self, theta: np.ndarray, precision: np.ndarray) -> np.ndarray:
+        for h in range(self.n):
+            half, much = np.linalg.cholesky(precision[h]).T @ self.U.T, 1e3 * np.sqrt(np.trace(precision[h]))
+            w, _ = nnls(np.vstack([half, np.full(self.d, much)]), np.append(half @ (1 / self.d + self.U @ theta[h]), much))
+            theta[h] = self.U.T @ w
+        return theta
+
+    def evaluate(self, policy: np.ndarray) -> None:
+        value, states = np.zeros(self.S), np.arange(self.S)
+        for h in range(self.H - 1, -1, -1):
+            value = self.rewards[h, states, policy[h]] + self.P[h, states, policy[h]] @ value
+        self.regret += PROBLEM.optimal_value - self.start @ value
+
+
+def plain(learner: PlainLearner, users: int) -> None:
+    for _ in range(users):
+        learner.serve()
+
+
+def counted(agent=UCRLVTR, **options) -> Callable[[int], None]:
+    return lambda episodes: run(agent(PROBLEM.public, episodes=episodes, privacy=PRIVACY), PROBLEM, **options)
+
+
+def each_user(episodes: int, users: int) -> None:
+    agent = UCRLVTR(PROBLEM.public, episodes=episodes, privacy=PRIVACY, schedule=every_episode(episodes))
+    run(agent, PROBLEM, episodes=users)
+
+
+SUBJECTS: dict[str, tuple[int, Callable[[], object]]] = {
+    "plain NumPy, Alg. 1, replanned after every user": (500, lambda: plain(PlainLearner(20_000), 500)),
+    "plain NumPy, the same algorithm and exact regret, replanned after every user": (500, lambda: plain(PlainTight(20_000), 500)),
+    "ucrl-vtr, replanned after every user": (2_000, lambda: each_user(20_000, 2_000)),
+    "ucrl-vtr, users one by one (trajectories)": (10**6, lambda: counted(counts=False)(10**6)),
+    "ucrl-vtr": (10**6, lambda: counted()(10**6)),
+    "likelihood-vi": (10**6, lambda: counted(LikelihoodVI)(10**6)),
+}
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+def throughput(rounds: int) -> list[str]:
+    for _, call in SUBJECTS.values():
+        call()  # compile
+    times = np.array([[seconds(call) for _, call in SUBJECTS.values()] for _ in range(rounds)])
+    rates = np.array([users for users, _ in SUBJECTS.values()]) / times
+    lines = [
+        "| lock, eps = 1 | episodes per CPU-second | over NumPy, Alg. 1: median, each round | over NumPy, the same: median, each round |",
+        "|---|---|---|---|",
+    ]
+    against = [rates / rates[:, [base]] for base in (0, 1)]
+    for i, name in enumerate(SUBJECTS):
+        shown = [f"{np.median(r[:, i]):,.3g}, {r[:, i].min():,.3g} to {r[:, i].max():,.3g}" for r in against]
+        lines.append(f"| {name} | {np.median(rates[:, i]):,.0f} | {' | '.join(shown)} |")
+    lines += [
+        "",
+        "All that replan after every user are made for 20,000 of them; the others serve 1,000,000 with the default schedule of releases, "
+        "by exact transition counts unless it says trajectories. Agents are made, and certificates verified, within the time.",
+        "",
+        "| required, median over rounds | over NumPy, Alg. 1 | met | over NumPy, the same | met |",
+        "|---|---|---|---|---|",
+    ]
+    for text, i, figure in (("default schedule: at least 1000", 4, 1000), ("replanned after every user: at least 10", 2, 10)):
+        found = [float(np.median(r[:, i])) for r in against]
+        lines.append(f"| {text} | " + " | ".join(f"{x:,.3g} | {'yes' if x >= figure else 'NO'}" for x in found) + " |")
+    return lines
+
+
+def memory() -> list[str]:
+    sizes = (10**5, 10**6, 10**7)
+    lines = ["| peak memory allocated during a run, MB | K = 1e5 | 1e6 | 1e7 |", "|---|---|---|---|"]
+    for name, call in (
+        ("ucrl-vtr", counted()),
+        ("ucrl-vtr, trajectories", counted(counts=False)),
+        ("likelihood-vi", counted(LikelihoodVI)),
+    ):
+        lines.append(f"| {name} | " + " | ".join(f"{peak(lambda K=K, call=call: call(K)):.2f}" for K in sizes) + " |")
+    return [*lines, "", "Trajectories are sampled at most 65,536 at a time: the largest batch of K = 1e5 is smaller than that."]
+
+
+def peak(call: Callable[[], object]) -> float:
+    call()
+    tracemalloc.start()
+    call()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return most / 1e6
+
+
+def peer() -> list[str]:
+    python = os.environ.get("PEER_PYTHON")
+    if not python:
+        return ["rlberry-scool was not measured: PEER_PYTHON is not set."]
+    found = subprocess.run([python, "-c", PEER], capture_output=True, text=True, check=True)
+    rate = float(found.stdout.split()[-1])
+    return [
+        f"rlberry-scool's UCBVI, without privacy, its default grid world, horizon 5, stage-dependent: {rate:,.0f} episodes per CPU-second."
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    sections = [throughput(arguments.rounds), memory(), peer()]
+    record("Speed on mixtures", "\n\n".join("\n".join(lines) for lines in sections) + "\n", write=arguments.write)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+"""Every agent for mixtures of known kernels, under one protocol: instance seed 0, run seeds 0..7, K = 1e5 (local: 4e6), delta = 1e-5.
+
+    python benchmarks/mixtures.py [--quick] [--write]
+
+Regret is exact; "90 %" is `Run.episodes_to(0.9)`. --quick takes two seeds of each row. With --write the tables go to
+docs/benchmarks/mixtures.md.
+"""
+
+import argparse
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
+
+import numpy as np
+from record import record
+
+from confide.agents.catalogue import make_agent
+from confide.experiments.runner import run
+from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
+from confide.problems import liao_hard, lock, lock_rewards, rand
+
+DELTA, SEEDS, FRESH = 1e-5, range(8), range(100, 164)
+EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0, math.inf)
+LEARNERS = ("ucrl-vtr", "ucrl-vtr-plus", "linopt-vi", "linopt-po", "likelihood-vi")
+PROBLEMS = {
+    "lock": lambda: lock(0),
+    "rand": lambda: rand(0),
+    "lock-rewards": lambda: lock_rewards(0),
+    "lock, S=30 A=9 H=6 d=10": lambda: lock(0, states=30, actions=9, horizon=6, jump=7),
+    "lock, S=50 A=4 H=10 d=5": lambda: lock(0, states=50, actions=4, horizon=10, jump=7),
+    "rand, S=30 A=4 H=8 d=10": lambda: rand(1, states=30, actions=4, horizon=8, dimension=10),
+    "rand, S=50 A=6 H=6 d=20": lambda: rand(2, states=50, actions=6, horizon=6, dimension=20),
+    "liao-hard": lambda: liao_hard(0),
+}
+BIGGER = tuple(PROBLEMS)[3:]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of a table: all that decides it."""
+
+    problem: str
+    agent: str
+    privacy: Request
+    episodes: int = 100_000
+    seeds: Sequence[int] = SEEDS
+    options: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the seeds of a case gave: regret, and episodes to 90 % (infinite if never)."""
+
+    regret: np.ndarray
+    episodes: np.ndarray
+
+
+def joint(epsilon: float) -> Request:
+    return NoPrivacy() if epsilon == math.inf else JointDP(epsilon, DELTA)
+
+
+@cache
+def world(name: str):
+    return PROBLEMS[name]()
+
+
+def sample(case: Case) -> Sample:
+    problem, done = world(case.problem), []
+    for seed in case.seeds:
+        agent = make_agent(case.agent, problem, episodes=case.episodes, privacy=case.privacy, **dict(case.options))
+        done.append(run(agent, problem, seed=seed))
+    found = [result.episodes_to() for result in done]
+    return Sample(
+        np.array([result.regret[-1] for result in done]), np.array([math.inf if k is None else k for k in found], dtype=float)
+    )
+
+
+def measured(cases: Iterable[Case], task=sample) -> dict[Case, Sample]:
+    """All cases, on two processes; dear ones first."""
+    order = sorted(set(cases), key=lambda case: -len(case.seeds) * (case.agent == "likelihood-vi" or case.problem in BIGGER))
+    with get_context("spawn").Pool(2) as pool:
+        return dict(zip(order, pool.imap(task, order), strict=True))
+
+
+def error(values: np.ndarray) -> float:
+    return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
+def number(value: float) -> str:
+    return "-" if not math.isfinite(value) else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def spread(values: np.ndarray) -> str:
+    """mean ± standard error | median: no mean if a seed never gets there."""
+    mean = number(values.mean()) if np.isfinite(values).all() else "-"
+    if len(values) > 1 and np.isfinite(values).all():
+        mean += f" ± {number(error(values))}"
+    middle = float(np.median(values)) if np.isfinite(values).any() else math.inf
+    return f"{mean} | {number(middle) if math.isfinite(middle) else 'never'}"
+
+
+def cells(found: Sample) -> str:
+    reached = f"{int(np.isfinite(found.episodes).sum())}/{len(found.episodes)}"
+    return f"{spread(found.regret)} | {spread(found.episodes)} | {reached}"
+
+
+def table(first: str, rows: Iterable[tuple[str, Sample]]) -> list[str]:
+    head = f"| {first} | regret: mean ± s.e. | median | episodes to 90 %: mean ± s.e. | median | seeds that get there |"
+    return [head, "|" + "---|" * (first.count("|") + 6), *(f"| {name} | {cells(found)} |" for name, found in rows)]
+
+
+def name(privacy: Request) -> str:
+    return "none" if isinstance(privacy, NoPrivacy) else f"{privacy.epsilon:g}"
+
+
+def row(case: Case) -> str:
+    return f"{case.agent} | {name(case.privacy)}"
+
+
+def references(problem: str, episodes: int, seeds: Sequence[int]) -> list[Case]:
+    agents = ("uniform",) if world(problem).public.rewards is None else ("uniform", "no-data")
+    return [Case(problem, agent, NoPrivacy(), episodes, seeds[:1]) for agent in agents]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cases of the document, by section."""
+
+    seeds: Sequence[int]
+    fresh: Sequence[int]
+
+    def central(self, problem: str) -> list[Case]:
+        learners = ("linopt-vi", "linopt-po") if problem == "lock-rewards" else LEARNERS
+        played = [Case(problem, agent, joint(epsilon), seeds=self.seeds) for agent in learners for epsilon in EPSILONS]
+        return [*references(problem, 100_000, self.seeds), *played]
+
+    def local(self, problem: str) -> list[Case]:
+        def cases(agent: str, epsilons: Sequence[float]) -> list[Case]:
+            return [Case(problem, agent, LocalDP(epsilon, DELTA), 4_000_000, self.seeds) for epsilon in epsilons]
+
+        both = [case for agent in ("ucrl-vtr", "likelihood-vi") for case in cases(agent, (1, 2, 5, 10))]
+        others = [case for agent in LEARNERS[1:4] for case in cases(agent, (1,))]
+        return [*references(problem, 4_000_000, self.seeds), *both, *others]
+
+    def pure(self) -> list[Case]:
+        return [Case("lock", agent, JointDP(5.0, 0.0), 1_000_000, self.seeds) for agent in ("ucrl-vtr", "likelihood-vi")]
+
+    def paper(self) -> list[Case]:
+        printed = (("calibration", "paper"),)
+        return [Case("lock", "ucrl-vtr", privacy, 10_000, self.seeds[:2], printed) for privacy in (joint(1.0), joint(10.0))]
+
+    def bigger(self, problem: str) -> list[Case]:
+        K = 10_000 if problem == "liao-hard" else 100_000  # the K that liao-hard is made for
+        learners = [
+            Case(problem, agent, joint(epsilon), K, self.seeds)
+            for agent in ("ucrl-vtr", "likelihood-vi")
+            for epsilon in (1.0, 10.0, math.inf)
+        ]
+        return [*references(problem, K, self.seeds), *learners]
+
+    def again(self, problem: str) -> list[Case]:
+        return [
+            Case(problem, agent, joint(epsilon), seeds=self.fresh)
+            for agent in ("ucrl-vtr", "likelihood-vi")
+            for epsilon in (1.0, 10.0, math.inf)
+        ]
+
+    def sections(self) -> dict[str, list[Case]]:
+        found = {f"{problem}, joint privacy, K = 1e5": self.central(problem) for problem in ("lock", "rand", "lock-rewards")}
+        found |= {f"{problem}, local privacy, K = 4e6": self.local(problem) for problem in ("lock", "rand")}
+        found["lock, pure joint privacy (delta = 0), K = 1e6"] = self.pure()
+        found["lock, the printed constants, a release per episode, K = 1e4"] = self.paper()
+        found |= {f"{problem}, K = {'1e4' if problem == 'liao-hard' else '1e5'}": self.bigger(problem) for problem in BIGGER}
+        seeds = f"run seeds {self.fresh[0]}..{self.fresh[-1]}"
+        found |= {f"{problem}, joint privacy, K = 1e5, {seeds}": self.again(problem) for problem in ("lock", "rand")}
+        return found
+
+
+def values(problem: str) -> str:
+    here = world(problem)
+    return f"V* = {here.optimal_value:.4g}, uniform play {here.uniform_value:.4g}."
+
+
+def at_most(values: np.ndarray, figure: float) -> tuple[str, bool]:
+    """Met when the mean, less two standard errors, is at most the figure."""
+    if not np.isfinite(values).all():
+        return f"{int(np.isfinite(values).sum())}/{len(values)} seeds get there", False
+    return f"{number(values.mean())} ± {number(error(values))}", bool(values.mean() - 2 * error(values) <= figure)
+
+
+def best(
+    found: dict[Case, Sample], problem: str, agents: Sequence[str], seeds: Sequence[int], epsilon: float
+) -> tuple[str, Sample]:
+    cases = [Case(problem, agent, joint(epsilon), seeds=seeds) for agent in agents]
+    return min(((case.agent, found[case]) for case in cases), key=lambda pair: float(pair[1].regret.mean()))
+
+
+def ratio(private: tuple[str, Sample], free: tuple[str, Sample], figure: float) -> tuple[str, bool]:
+    """Of mean regrets; its standard error by the relative ones."""
+    (one, a), (other, b) = (private[0], private[1].regret), (free[0], free[1].regret)
+    value = a.mean() / b.mean()
+    off = value * math.hypot(error(a) / a.mean(), error(b) / b.mean())
+    text = f"{value:.2f} ± {off:.2f} ({one} {number(a.mean())}, {other} {number(b.mean())})"
+    return text, bool(value - 2 * off <= figure)
+
+
+def figures(plan: Plan, found: dict[Case, Sample]) -> list[str]:
+    """The reference figures, and whether they are met."""
+
+    def central(problem: str, agent: str, epsilon: float) -> Sample:
+        return found[Case(problem, agent, joint(epsilon), seeds=plan.seeds)]
+
+    def local(problem: str, agent: str) -> Sample:
+        return found[Case(problem, agent, LocalDP(1, DELTA), 4_000_000, plan.seeds)]
+
+    lines = [("lock, eps = 1: 90 %, ucrl-vtr", "366", *at_most(central("lock", "ucrl-vtr", 1.0).episodes, 366))]
+    for problem, agent, epsilon, figure in (
+        ("lock", "ucrl-vtr", 1.0, 371),
+        ("lock", "ucrl-vtr", 5.0, 96),
+        ("rand", "ucrl-vtr", 1.0, 377),
+        ("lock", "likelihood-vi", 1.0, 210),
+        ("rand", "likelihood-vi", 1.0, 52),
+    ):
+        measured_ = at_most(central(problem, agent, epsilon).regret, figure)
+        lines.append((f"{problem}, eps = {epsilon:g}: regret, {agent}", f"{figure}", *measured_))
+    for epsilon, factor in ((1.0, 3.0), (10.0, 1.2)):
+        for problem in ("lock", "rand"):
+            for seeds, agents in ((plan.seeds, LEARNERS), (plan.fresh, ("ucrl-vtr", "likelihood-vi"))):
+                private, free = (best(found, problem, agents, seeds, e) for e in (epsilon, math.inf))
+                what = f"{problem}, eps = {epsilon:g}: best regret over the best without privacy, {len(seeds)} seeds"
+                lines.append((what, f"{factor:g}", *ratio(private, free, factor)))
+    for problem, figure in (("lock", 2.5e4), ("rand", 3.2e5)):
+        lines += [
+            (f"{problem}, local, eps = 1: 90 %, {agent}", f"{figure:,.0f}", *at_most(local(problem, agent).episodes, figure))
+            for agent in ("ucrl-vtr", "likelihood-vi")
+        ]
+    for problem in ("lock", "rand"):
+        plus = central(problem, "ucrl-vtr-plus", 1.0).episodes
+        lines.append((f"{problem}, eps = 1: ucrl-vtr-plus gets to 90 %", "100,000", *at_most(plus, 1e5)))
+    lines += [
+        (f"lock, eps = 5, delta = 0: {case.agent} gets to 90 %", "1,000,000", *at_most(found[case].episodes, 1e6))
+        for case in plan.pure()
+    ]
+    head = ["| figure | at most | measured | met |", "|---|---|---|---|"]
+    return head + [f"| {what} | {figure} | {text} | {'yes' if met else 'NO'} |" for what, figure, text, met in lines]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    plan = Plan(SEEDS[:2], FRESH[:2]) if arguments.quick else Plan(SEEDS, FRESH)
+    sections = plan.sections()
+    found = measured(case for cases in sections.values() for case in cases)
+    seeds = f"run seeds {plan.seeds[0]}..{plan.seeds[-1]}"
+    parts = [
+        f"Instance seed 0 unless the title says otherwise, {seeds}, delta = {DELTA:g}; regret is exact. 90 %: the first k from which the "
+        "average value over users (j, 1.25 j] stays 90 % of the way from uniform to optimal play, for every j from k to min(10 k, "
+        "K / 1.25). A figure is met when the mean (or the ratio of two means) less two standard errors is at most the figure. `uniform` "
+        "and `no-data` (planning with equal weights) do not depend on the seed. With known rewards linopt-vi is ucrl-vtr.",
+        "## Reference figures\n\n" + "\n".join(figures(plan, found)),
+    ]
+    for title, cases in sections.items():
+        rows = [(row(case), found[case]) for case in cases]
+        parts.append(f"## {title}\n\n{values(cases[0].problem)}\n\n" + "\n".join(table("agent | eps", rows)))
+    record("Mixtures of known kernels", "\n\n".join(parts) + "\n", write=arguments.write)
+
+
+if __name__ == "__main__":
+    main()
