@@ -12,7 +12,7 @@ demo: $(READY)
 
 test: lint types
 	rm -rf $(TEST_CACHE)
-	NUMBA_CACHE_DIR=$(TEST_CACHE) $(BIN)/python -m pytest tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py tests/planners
+	NUMBA_CACHE_DIR=$(TEST_CACHE) $(BIN)/python -m pytest tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py tests/planners tests/logs/test_reading.py
 	NUMBA_CACHE_DIR=$(TEST_CACHE) $(BIN)/python -m pytest -n 2 --dist worksteal --durations 10
 
 lint: $(READY)
@@ -31,5 +31,5 @@ clean:
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[secure,gym,icu,dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[secure,gym,icu,cluster,minari,dev]"
 	touch $(READY)

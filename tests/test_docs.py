@@ -41,3 +41,13 @@ def test_links_and_named_files_exist(page):
             assert (page.parent / target).exists(), target
     for named in re.findall(r"`((?:tests|agents|mechanisms|planners|privacy|benchmarks)/[\w/]+\.py)`", text):
         assert any((base / named).exists() for base in (ROOT, ROOT / "src/confide")), named
+
+
+def test_every_document_and_paper_that_the_code_names_exists():
+    notation = (ROOT / "docs" / "NOTATION.md").read_text()
+    for path in (ROOT / "src").rglob("*.py"):
+        text = path.read_text()
+        for named in re.findall(r"docs/[\w/]+\.md", text):
+            assert (ROOT / named).exists(), f"{path.name} names {named}"
+        for key in re.findall(r"\[([A-Z][a-z]+\d\d)[,\]]", text):
+            assert f"[{key}]" in notation, f"{path.name} names [{key}]"

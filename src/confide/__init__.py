@@ -9,7 +9,7 @@ from confide.privacy.loss import ApproxDP, GaussianDP, PureDP
 from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Relation, Trust
 
 if TYPE_CHECKING:
-    from confide import agents, audit, mechanisms, privacy, privatizers, problems, statistics
+    from confide import agents, audit, evaluation, logs, mechanisms, privacy, privatizers, problems, statistics
     from confide.agents.explain import explain
     from confide.experiments.run import Run
     from confide.experiments.runner import run
@@ -39,7 +39,9 @@ __all__ = [
     "agents",
     "audit",
     "billboard",
+    "evaluation",
     "explain",
+    "logs",
     "mechanisms",
     "privacy",
     "privatizers",
@@ -61,7 +63,9 @@ __getattr__ = lazy(
             (
                 "agents",
                 "audit",
+                "evaluation",
                 "experiments",
+                "logs",
                 "mechanisms",
                 "planners",
                 "policy",

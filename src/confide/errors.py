@@ -17,12 +17,24 @@ class MissingExtra(ConfideError, ImportError):
     """An optional part of confide is not installed."""
 
 
+class LogError(ConfideError):
+    """Logged data cannot be read as a log; the text names files, row groups, columns and types, never a value."""
+
+
 class PrivacyError(ConfideError):
     """Going on would break a promise."""
 
 
 class PromiseBroken(PrivacyError):
     """The noise gives a larger epsilon than was asked for."""
+
+
+class StaleMessage(InvalidParameter):
+    """A device planned with a release that is not the current one any more."""
+
+
+class DuplicateMessage(InvalidParameter):
+    """A device's message that was absorbed before."""
 
 
 class StreamExhausted(PrivacyError):

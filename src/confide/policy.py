@@ -26,7 +26,7 @@ class TabularPolicy:
         actions = np.ascontiguousarray(self.actions, dtype=np.int64)
         if actions.ndim != 2 or actions.size == 0:
             raise InvalidParameter(f"actions must have shape (horizon, states), got {actions.shape}")
-        if actions.min() < 0 or actions.max() >= self.choices:
+        if actions.view(np.uint64).max() >= self.choices:  # as unsigned numbers the negative ones are the largest
             raise InvalidParameter(f"actions must be in 0..{self.choices - 1}")
         object.__setattr__(self, "actions", actions)
 

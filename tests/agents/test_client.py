@@ -226,7 +226,7 @@ def test_a_server_that_restarts_goes_on():
     one, other = server(1), server(2)
     for i in range(40):
         one.absorb(ready(one).report(episode(i)))
-    other.restore(one.save())
+    other.restore(one.save(), released=0)
     assert other.users == 40
     for i in range(40):
         sent = ready(one).report(episode(i))

@@ -8,12 +8,14 @@ import pytest
 
 import confide
 from confide.agents import UCRLVTR, LikelihoodVI, LinOptPO, LinOptVI, UCRLVTRPlus, Uniform
+from confide.agents.catalogue import make_agent
 from confide.agents.explain import explain
 from confide.agents.learner import Learner
 from confide.agents.luyo21 import Setting, paper_noise
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.mechanisms.sources import noise_source
 from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy
+from confide.privacy.request import Relation
 from confide.privatizers import every, geometric
 from confide.problems import lock, lock_rewards
 
@@ -101,7 +103,8 @@ def test_paper_beside_tight_in_words(monkeypatch):
     ratio = paper.relative_noise / tight.relative_noise
     assert both.sentences() == [
         f"ucrl-vtr paper adds {ratio:,.0f} times as much noise as ucrl-vtr tight at the same promise, measured by what one user "
-        f"changes at most; it really gives epsilon = {paper.noise.epsilon:.2g}, where 1 was asked for."
+        "changes at most (in L2).",
+        f"ucrl-vtr paper really gives epsilon = {paper.noise.epsilon:.3g}, where 1 was asked for.",
     ]
     text = str(both)
     assert max(map(len, text.splitlines())) <= 100
@@ -109,6 +112,44 @@ def test_paper_beside_tight_in_words(monkeypatch):
     assert "\x1b" not in text
     assert json.loads(json.dumps(both.to_json(), allow_nan=False))["in_words"] == both.sentences()
     assert "<td>paper: constants as printed</td>" in both._repr_html_()
+
+
+def test_each_agent_is_compared_with_the_first_and_what_is_the_same_is_said_once():
+    private = JointDP(1.0, 1e-5)
+    paper, *others = [
+        make(UCRLVTR, "paper", private),
+        *(make(made, "tight", private) for made in (UCRLVTR, LikelihoodVI, LinOptVI)),
+    ]
+    (same,) = explain(*others).sentences()
+    assert same.startswith("ucrl-vtr, likelihood-vi and linopt-vi add the same noise to each number, measured by what")
+    more, really = explain(paper, *others[1:]).sentences()
+    assert "times as much noise as likelihood-vi and linopt-vi at the same promise" in more
+    assert really.startswith("ucrl-vtr really gives epsilon")
+
+
+def test_laplace_noise_is_measured_in_its_own_norm_and_not_beside_gaussian_noise():
+    gaussian, laplace = (explain(make(UCRLVTR, "tight", privacy)).agents[0] for privacy in (JointDP(1.0, 1e-5), JointDP(1.0)))
+    for one, norm in ((gaussian, 2), (laplace, 1)):
+        assert one.noise.norm == norm
+        assert one.relative_noise == one.noise.worst / one.noise.sensitivity
+        assert f"changes at most in L{norm}" in dict(explain(make(UCRLVTR, "tight", one.request)).rows())["noise per number"][0]
+    assert laplace.noise.sensitivity == laplace.bound.l1_sensitivity(Relation.REPLACE)
+    (said,) = explain(*(make(UCRLVTR, "tight", one.request) for one in (gaussian, laplace))).sentences()
+    assert "times as much" not in said and said.endswith("so their sizes are not compared.")
+
+
+def test_linopt_vi_with_known_rewards_is_ucrl_vtr_and_explain_says_so():
+    agents = [make(made, "tight", JointDP(1.0, 1e-5)) for made in (UCRLVTR, LinOptVI)]
+    told = [one.planning for one in explain(*agents).agents]
+    assert told[1] == told[0] + "; rewards are known, so this is ucrl-vtr"
+    one, other = (confide.run(agent, WORLD, seed=3) for agent in agents)
+    assert [segment.value for segment in one.segments] == pytest.approx([segment.value for segment in other.segments])
+    assert "this is ucrl-vtr" not in explain(make(LinOptVI, "paper", JointDP(1.0, 1e-5))).agents[0].planning
+
+
+def test_a_release_that_comes_too_late_is_shouted():
+    agent = make(UCRLVTR, "tight", JointDP(1.0, 1e-5), schedule=every(100, USERS))
+    assert dict(explain(agent).rows())["releases"] == ["1, the first after 60 users, for 60 users: NOTHING is learned in time"]
 
 
 def test_many_agents_fit_a_narrow_terminal(monkeypatch):
@@ -154,3 +195,23 @@ def test_what_cannot_be_explained():
         explain()
     with pytest.raises(InvalidParameter, match="uniform is none"):
         explain(Uniform(WORLD.public, episodes=3))
+    for nothing, name in ((UCRLVTR, "UCRLVTR"), ("ucrl-vtr", "ucrl-vtr")):
+        with pytest.raises(InvalidParameter, match=f"{name} is no agent yet: make an agent first"):
+            explain(nothing)
+
+
+def test_an_agent_is_made_from_plain_values_or_refused_in_one_line():
+    def made(episodes=USERS, privacy=PRIVACY[0], **options):
+        return make_agent("ucrl-vtr", WORLD, episodes=episodes, privacy=privacy, **options)
+
+    assert made(schedule="geometric").schedule == geometric(USERS)
+    assert made(schedule=20).schedule == made(schedule="20").schedule == every(20, USERS)
+    for wrong, message in [
+        ({"schedule": "now"}, "schedule must be geometric, every or a number of users, got 'now'"),
+        ({"schedule": [10, 60]}, r"schedule must be a Schedule, .* got schedule=\[10, 60\]"),
+        ({"episodes": "60"}, "episodes must be a whole number, got episodes='60'"),
+        ({"privacy": 1.0}, "privacy must be a promise, such as .* got privacy=1.0"),
+        ({"bonus_scale": "much"}, "bonus_scale must be a number, got bonus_scale='much'"),
+    ]:
+        with pytest.raises(InvalidParameter, match=message):
+            made(**wrong)

@@ -9,6 +9,7 @@ from confide.agents.likelihood_vi import RECENT
 from confide.audit.verify import taken_on_trust, verify
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import noise_source
+from confide.planners.likelihood_moments import Posterior
 from confide.privatizers import every_episode
 from confide.problems import lock, lock_rewards, rand
 from confide.trajectory import Trajectories
@@ -42,11 +43,11 @@ def test_local_privacy_learns():
     assert regrets(LOCK, confide.LocalDP(2.0, 1e-5), episodes=400_000, seeds=range(3)).mean() < 20_000
 
 
-def test_its_certificate_verifies_and_nothing_is_on_trust():
+def test_its_certificate_verifies():
     for privacy in (confide.JointDP(1.0, 1e-5), confide.JointDP(1.0), confide.LocalDP(1.0, 1e-5)):
         run = confide.run(LikelihoodVI(LOCK.public, episodes=3000, privacy=privacy), LOCK, seed=0)
         assert verify(run.certificate).epsilon == pytest.approx(1.0, rel=1e-6)
-        assert not taken_on_trust(run.certificate)
+        assert "public table" in taken_on_trust(run.certificate)[0]  # the table itself is not in the certificate
 
 
 def test_the_plan_is_a_function_of_the_release():
@@ -59,6 +60,19 @@ def test_the_plan_is_a_function_of_the_release():
     one, other = agent.algorithm.plan(released), agent.algorithm.plan(released)
     for first, second in zip(one.policies, other.policies, strict=True):
         np.testing.assert_array_equal(first.actions, second.actions)
+
+
+def test_rounding_does_not_decide_the_samples():
+    """Another machine rounds otherwise, and must draw the same: before there are data all directions are equally uncertain."""
+    algorithm = LikelihoodVI(LOCK.public, episodes=500, privacy=confide.NoPrivacy()).algorithm
+    covariance = np.tile((np.eye(5) - 0.2) / 5, (4, 1, 1))
+    drawn = []
+    for nudge in (0.0, 1e-15):
+        known = Posterior(
+            np.full((4, 5), 0.2), covariance + nudge * np.random.default_rng(0).random((4, 5, 5)), np.zeros((4, 0, 20)), 0
+        )
+        drawn.append(algorithm._samples(known, np.random.default_rng([1, 0])))
+    np.testing.assert_allclose(drawn[0], drawn[1], atol=1e-6)
 
 
 def test_saved_and_restored_it_goes_on_with_the_same_bits():
@@ -75,7 +89,7 @@ def test_saved_and_restored_it_goes_on_with_the_same_bits():
     first, second = (LOCK.sample(LOCK.optimal_policy, 240, np.random.default_rng(i)) for i in (1, 2))
     one, other = fresh(1), fresh(2)
     feed(one, first)
-    other.restore(one.save())
+    other.restore(one.save(), released=0)
     np.testing.assert_array_equal(feed(one, second), feed(other, second))
     np.testing.assert_array_equal(one.released().values, other.released().values)
 

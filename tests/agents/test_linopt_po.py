@@ -92,7 +92,7 @@ def test_the_policy_survives_a_restart():
     one, other = agent_of(seed=1), agent_of(seed=2)
     users = sample(400)
     feed(one, users[:150])
-    other.restore(one.save())
+    other.restore(one.save(), released=0)
     np.testing.assert_array_equal(one.next_batch().policy.weights, other.next_batch().policy.weights)
     for agent in (one, other):
         feed(agent, users[150:])

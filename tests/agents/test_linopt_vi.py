@@ -186,7 +186,7 @@ def test_saved_and_restored_it_goes_on_with_the_same_bits():
     one, other = (LinOptVI(LOCK.public, episodes=400, privacy=JOINT, noise=noise_source("fast", seed)) for seed in (1, 2))
     users = LOCK.sample(LOCK.optimal_policy, 400, np.random.default_rng(0))
     feed(one, users[:150])
-    other.restore(one.save())
+    other.restore(one.save(), released=0)
     for agent in (one, other):
         feed(agent, users[150:])
     np.testing.assert_array_equal(one.released().values, other.released().values)

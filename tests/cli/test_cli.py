@@ -1,8 +1,11 @@
 """The command line as a user sees it: real processes for errors and exit codes."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +19,22 @@ def test_calibrate_prints_a_table():
     done = confide("calibrate", "--epsilon", 1, "--delta", 1e-5, "--episodes", 100_000, "--horizon", 5, "--dimension", 5)
     assert done.returncode == 0
     assert "paper" in done.stdout
-    assert "4,558 x" in done.stdout
+    assert "3,722 x" in done.stdout
+
+
+def test_calibrate_and_explain_agree():
+    """Noise, its factor and the users it takes are the same numbers in both, and the README quotes the factor."""
+    promise = ["--epsilon", 1, "--delta", 1e-5, "--episodes", 100_000, "--json"]
+    rows = json.loads(confide("calibrate", *promise).stdout)
+    told = json.loads(confide("explain", "ucrl-vtr", "--beside", "paper", *promise).stdout)
+    tight, paper = told["agents"]
+    for row, one in ((rows[-1], tight), (rows[0], paper)):
+        assert row["noise"] == pytest.approx(one["relative_noise"])
+        assert row["users_until_signal"] == one["users_until_signal"]
+        assert row["releases"] == one["releases"]
+    assert rows[-1]["less_noise_than_paper"] == rows[-2]["less_noise_than_paper"] == pytest.approx(3722, abs=0.5)
+    assert "adds 3,722 times as much noise" in told["in_words"][0]
+    assert "3,722 times" in (Path(__file__).parents[2] / "README.md").read_text()
 
 
 def test_calibrate_less_noise_than_the_paper():
@@ -40,6 +58,33 @@ def test_audit():
     broken = confide("audit", "gaussian", "--runs", 2000, "--twin", "shared")
     assert broken.returncode == 1
     assert "REFUTED" in broken.stdout
+
+
+def test_an_attack_that_is_too_weak_says_so():
+    weak = confide("audit", "gaussian", "--runs", 100)
+    assert weak.returncode == 0 and weak.stderr == ""
+    assert "the attack was too weak to say much: more --runs" in weak.stdout
+    assert "too weak" not in confide("audit", "gaussian", "--runs", 20_000).stdout
+
+
+def test_a_learner_of_ones_own_is_audited(tmp_path):
+    (tmp_path / "mine.py").write_text("from confide.agents import UCRLVTR\nclass Mine(UCRLVTR):\n    name = 'mine'\n")
+    own, known = (
+        json.loads(confide("audit", name, "--runs", 100, "--json", cwd=tmp_path).stdout) for name in ("mine:Mine", "ucrl-vtr")
+    )
+    assert own == {**known, "subject": "mine:Mine"}
+
+
+def test_an_audit_shows_progress_on_a_terminal():
+    seen = bytearray()
+
+    def read(descriptor):
+        data = os.read(descriptor, 4096)
+        seen.extend(data)
+        return data
+
+    assert pty.spawn([sys.executable, "-c", "from confide.cli import main; main()", "audit", "tree", "--runs", "1000"], read) == 0
+    assert b"2,000/2,000 runs" in seen
 
 
 def test_verify(tmp_path):
@@ -82,6 +127,7 @@ def test_version():
         (["calibrate", "--colour"], "No such option"),
         (["audit", "magic"], "there is no audit of 'magic'"),
         (["audit"], "Missing argument"),
+        (["audit", "json:loads"], "json:loads is no learner"),
         (["verify", "nowhere.json"], "cannot read nowhere.json"),
         (["ledger", "show", "nowhere.sqlite"], "confide ledger init"),
         (["teleport"], "No such command"),

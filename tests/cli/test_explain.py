@@ -16,12 +16,23 @@ def confide(*arguments):
 
 
 def test_a_table_beside_the_paper():
-    done = confide("explain", "ucrl-vtr", "likelihood-vi", "--on", "lock", "--episodes", 5000, "--beside-paper")
+    done = confide("explain", "ucrl-vtr", "likelihood-vi", "--on", "lock", "--episodes", 5000, "--beside", "paper")
     assert done.returncode == 0, done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 100
     header = done.stdout.splitlines()[1]
     assert [cell.strip() for cell in header.split("┃")[2:5]] == ["ucrl-vtr", "ucrl-vtr paper", "likelihood-vi"]
     assert "times as much noise as ucrl-vtr at the same promise" in " ".join(done.stdout.split())
+
+
+def test_beside_means_what_it_means_in_run(capsys):
+    with pytest.raises(SystemExit):
+        main(["explain", "ucrl-vtr", *["--beside", "no-privacy", "--beside", "likelihood-vi", "--beside", "ucrl-vtr"], "--json"])
+    told = json.loads(capsys.readouterr().out)["agents"]
+    assert [(one["agent"].split()[0], one["epsilon"]) for one in told] == [
+        ("ucrl-vtr", pytest.approx(1.0)),
+        ("ucrl-vtr", None),
+        ("likelihood-vi", pytest.approx(1.0)),
+    ]
 
 
 def test_json_and_options(capsys):
@@ -37,7 +48,8 @@ def test_json_and_options(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["uniform"], "uniform makes no promise"),
+        (["uniform"], "uniform makes no promise and learns from nobody: there is nothing to explain"),
+        (["likelihood-vi", "--beside", "paper"], "LikelihoodVI is in no paper"),
         (["likelihood-vi", "--calibration", "paper"], "LikelihoodVI is in no paper"),
         (["ucrl-vtr", "--on", "riverswim"], "needs a mixture of known kernels"),
         (["ucrl-vtr", "--schedule", "now"], "schedule must be geometric, every or a number of users, got 'now'"),

@@ -68,9 +68,47 @@ def test_beside_paper(tmp_path):
     assert rows[1]["epsilon"] < 0.01  # what the printed constants really give
 
 
+def test_a_mistake_beside_is_found_before_the_first_run(tmp_path):
+    for first, promise, message in [
+        ("likelihood-vi", [], "likelihood-vi paper: LikelihoodVI is in no paper"),
+        ("ucrl-vtr", ["--delta", "0"], "ucrl-vtr paper: this noise gives epsilon=1.5"),
+    ]:
+        done = confide("run", first, *PRIVATE[1:], *promise, "--beside", "paper", "--out", "out", cwd=tmp_path)
+        assert done.returncode == 2
+        assert message in done.stderr and done.stderr.count("\n") == 1
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_schedule_that_releases_when_everybody_is_gone_is_warned_of(tmp_path):
+    small = ["ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "100", "--json"]
+    done = confide("run", *small, "--schedule", "5000", cwd=tmp_path)
+    assert done.returncode == 0 and json.loads(done.stdout)
+    late = "the first release comes after all 100 users: nothing is learned in time"
+    assert done.stderr == f"warning: ucrl-vtr schedule=5000: {late}\n"
+    assert confide("run", *small, cwd=tmp_path).stderr == ""
+
+
+def test_the_table_fits_80_columns_and_explains_itself(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    besides = ["--beside", "paper", "--beside", "ucrl-vtr-plus", "--beside", "uniform"]
+    done = confide("run", "ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "300", *besides, cwd=tmp_path)
+    table = [line for line in done.stdout.splitlines() if line.startswith(("│", "┃"))]
+    assert len(table) == 5 and all(len(line) <= 80 for line in table)  # no name breaks, and no problem: all are on lock
+    assert "on lock" in done.stdout and "way: how far the last policy is from uniform" in done.stdout
+    assert "ucrl-vtr paper: JointDP(epsilon=0.0009" in done.stdout and "(asked for epsilon=1)" in done.stdout
+
+
+def test_the_report_is_about_what_was_asked_for_first(tmp_path):
+    small = ["ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "300", "--out", "out"]
+    assert confide("run", *small, "--beside", "paper", "--beside", "likelihood-vi", cwd=tmp_path).returncode == 0
+    report = (tmp_path / "out/report.html").read_text()
+    assert "the private learner ucrl-vtr (ε = 1)" in report
+    assert "asked for ε = 1, really gives ε = 0.000" in report
+
+
 def test_options_of_an_agent_are_part_of_its_name_and_its_folder(tmp_path):
     """Runs that differ in calibration, schedule or bonus never share a folder, and are found again under their own name."""
-    from confide.cli.run import agent_options
+    from confide.cli.options import agent_options
 
     def runs(*options, counts=None):
         spec = RunSpec(agent="ucrl-vtr", problem="lock", episodes=300, options=agent_options(*options, 300), counts=counts)
@@ -180,6 +218,8 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
         (["run", "no-data", "riverswim"], "needs known kernels"),
         (["run", "uniform", "lock", "--epsilon", "-1"], "epsilon must be positive"),
         (["run", "uniform", "lock", "--trust", "blind"], "trust must be joint or local, got 'blind'"),
+        (["run", "ucrl-vtr", "lock", "--trust", "local"], "--trust without --epsilon promises nothing: give --epsilon"),
+        (["run", "ucrl-vtr", "lock", "--delta", "1e-5"], "--delta without --epsilon promises nothing: give --epsilon"),
         (["run", "uniform", "lock", "--calibration", "paper"], "uniform takes no calibration"),
         (["run", "ucrl-vtr", "lock", "--calibration", "printed"], "calibration must be one of tight, paper"),
         (["run", "ucrl-vtr", "lock", "--schedule", "0"], "interval must be at least 1"),

@@ -25,7 +25,9 @@ def test_the_kernel_equals_its_twin(m):
     rng = np.random.default_rng(m)
     X, inverse = rng.normal(size=(40, m)), np.linalg.inv(precision(rng, m))
     for arguments in ((1.0, 0.25, 3.0, 0.1, 1.0), (4.0, 2.0, 0.0, 1.0, math.inf), (2.0, 0.0, 50.0, 0.3, 0.7)):
-        np.testing.assert_allclose(_kernels.bonus(X, inverse, *arguments), bonus_twin(X, inverse, *arguments), rtol=1e-12)
+        np.testing.assert_allclose(
+            _kernels.bonus(X, inverse, arguments[0], arguments[1:]), bonus_twin(X, inverse, *arguments), rtol=1e-12
+        )
 
 
 def test_the_formula_in_plain_numbers():

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from confide.errors import InvalidParameter
-from confide.planners import _kernels
+from confide.planners import _least_squares_kernels as _kernels
 from confide.planners.least_squares import Estimate, least_squares, project_simplex, ridge_size
-from confide.planners.value_features import reduced
+from confide.planners.value_features import raw, reduced
 
 
 def ill_conditioned(rng, d, exponent):
@@ -211,3 +211,34 @@ def test_bad_settings_are_refused(wrong):
 def test_bad_shapes_are_refused():
     with pytest.raises(InvalidParameter, match=r"got \(3, 3\) and \(2,\)"):
         least_squares(np.eye(3), np.ones(2), noise_std=1.0)
+
+
+@pytest.mark.parametrize("m", [1, 2, 4, 8, 9, 30])
+def test_repaired_equals_its_twin(m):
+    rng = np.random.default_rng(m)
+    G, u = rng.normal(size=(6, m, m)), rng.normal(size=(6, m))
+    Lambda = (G + G.swapaxes(1, 2)) * np.logspace(-6, 6, 6)[:, None, None]
+    Lambda[0] = np.diag(np.arange(m) - 1.0)  # no rotation is needed
+    Lambda[1] = 1.0  # of rank one
+    eigenvalues, vectors = np.linalg.eigh(Lambda)
+    positive = np.maximum(eigenvalues, 0) + 0.7
+    precision = vectors * positive[:, None] @ vectors.swapaxes(1, 2)
+    theta, made = _kernels.repaired(Lambda, u, 0.7)
+    size = np.abs(Lambda).max(axis=(1, 2)) + 1
+    np.testing.assert_array_less(np.abs(made - precision).max(axis=(1, 2)), 1e-13 * m * size)
+    np.testing.assert_allclose(theta, np.linalg.solve(precision, u[..., None])[..., 0], rtol=1e-6, atol=1e-8)
+    assert _kernels.mean_diagonal(Lambda) == pytest.approx(np.trace(Lambda, axis1=1, axis2=2).mean() / m)
+
+
+@pytest.mark.parametrize("make", [raw, reduced])
+def test_the_simplex_in_the_coordinates_of_a_feature_map(make):
+    """Repaired, taken to the weights, projected there, and taken back: in one kernel as step by step."""
+    rng, fm = np.random.default_rng(3), make(5)
+    m = fm.dimension
+    G = rng.normal(size=(7, m, m))
+    Lambda, u = 30 * (G + G.swapaxes(1, 2)), rng.normal(scale=40, size=(7, m))
+    theta, precision = _kernels.repaired(Lambda, u, 2.0)
+    weights = project_simplex(fm.mixture(theta), fm.basis @ precision @ fm.basis.T)
+    made, same = _kernels.repaired_on_simplex(Lambda, u, 2.0, fm.origin, fm.basis)
+    np.testing.assert_allclose(made, fm.coordinates(weights), atol=1e-12)
+    np.testing.assert_array_equal(same, precision)

@@ -8,7 +8,7 @@ from confide.planners import _kernels
 from confide.planners.bonus import NO_BONUS, Width, bonus, tight
 from confide.planners.least_squares import Estimate, least_squares
 from confide.planners.optimism import optimistic
-from confide.planners.value_features import centred, fitted, raw, reduced, value_features
+from confide.planners.value_features import centred, fitted, raw, reduced, sparse, value_features, visited
 from confide.policy import uniform_policy
 from confide.problems import LinearMixtureMDP, lock
 
@@ -62,8 +62,8 @@ def test_kernels_equal_their_twins(make):
         np.testing.assert_allclose(made.values, values, atol=1e-12)
         np.testing.assert_allclose(made.Q, Q, atol=1e-12)
         np.testing.assert_array_equal(made.policy.actions, actions)
-        flat = problem.kernels.reshape(-1, S)
-        X, offset, scale = _kernels.value_features(flat, values[1], fm.origin, fm.basis, fm.span or 0.0)
+        seen = sparse(fm, problem.kernels)
+        X, offset, scale = _kernels.value_features(seen.arrays, values[1], seen.span)
         expected = value_features_twin(problem.kernels, values[1], fm)
         np.testing.assert_allclose(X.reshape(S, A, -1), expected[0], atol=1e-14)
         np.testing.assert_allclose(offset.reshape(S, A), expected[1], atol=1e-14)
@@ -85,6 +85,37 @@ def test_features_predict_the_next_value(make):
     np.testing.assert_allclose((P * targets).sum(axis=-1), means, atol=1e-13)
     np.testing.assert_allclose(largest_targets(fm, problem.kernels, V), np.abs(targets).max(axis=-1), atol=1e-7)
     np.testing.assert_allclose(fm.mixture(theta), problem.weights, atol=1e-14)
+
+
+@every_map
+def test_visited_rows_are_those_of_the_tables(make):
+    rng = np.random.default_rng(11)
+    for problem in (mixture(12, d=4), lock(0)):
+        fm, H = make(len(problem.kernels)), problem.horizon
+        seen, V = sparse(fm, problem.kernels), rng.uniform(size=(H, problem.states))
+        features, fitting = fitted(fm, seen, V, balance=1.3)
+        h, s, a, t = (rng.integers(size, size=200) for size in (H, problem.states, problem.actions, problem.states))
+        for weights in (None, rng.uniform(size=fitting.shape)):
+            X, y = visited(seen, V, h, s, a, t, balance=1.3, weights=weights)
+            weight = (fitting if weights is None else weights)[h, s, a]
+            np.testing.assert_allclose(X, features.rows[h, s, a] * weight[:, None], atol=1e-13)
+            targets = (V[h, t] - features.offset[h, s, a]) / features.scale[h] * weight
+            np.testing.assert_allclose(y, targets, atol=1e-13)
+
+
+def test_sparse_kernels_are_for_one_feature_map():
+    seen = sparse(reduced(5), lock(0).kernels)
+    assert len(seen.arrays[1]) == (lock(0).kernels > 0).any(axis=0).sum()
+    with pytest.raises(InvalidParameter, match="another feature map"):
+        fitted(reduced(5), seen, np.zeros((1, 20)), balance=1.0)
+
+
+def test_precisions_are_inverted():
+    rng = np.random.default_rng(13)
+    for m in (1, 4, 30):
+        G = rng.normal(size=(m, m))
+        for P in (G @ G.T + 0.1 * np.eye(m), G + G.T):  # the second one is for LAPACK
+            np.testing.assert_allclose(_kernels._inverse(P), np.linalg.inv(P), rtol=1e-8, atol=1e-8)
 
 
 def test_largest_targets_look_at_possible_states_only():

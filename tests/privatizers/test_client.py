@@ -18,8 +18,9 @@ from confide.privatizers import Message, open_channel
 
 BOUND = L2Ball(1.0, 3)
 NONCE = bytes(range(16))
-GOOD = Message(7, NONCE, np.array([1.0, -2.5, 1e300])).to_bytes()
-HEADER = struct.calcsize(">4sBQ16sI")
+CHANNEL = bytes(8)
+GOOD = Message(7, NONCE, CHANNEL, np.array([1.0, -2.5, 1e300])).to_bytes()
+HEADER = 41
 
 
 def test_bytes_and_back():
@@ -67,11 +68,11 @@ def test_arbitrary_bytes_are_read_or_refused(data):
 @pytest.mark.parametrize(
     "made",
     [
-        lambda: Message(-1, NONCE, np.ones(2)),
-        lambda: Message(True, NONCE, np.ones(2)),
-        lambda: Message(0, b"short", np.ones(2)),
-        lambda: Message(0, NONCE, np.ones((2, 2))),
-        lambda: Message(0, NONCE, np.array([np.nan])),
+        lambda: Message(-1, NONCE, CHANNEL, np.ones(2)),
+        lambda: Message(True, NONCE, CHANNEL, np.ones(2)),
+        lambda: Message(0, b"short", CHANNEL, np.ones(2)),
+        lambda: Message(0, NONCE, CHANNEL, np.ones((2, 2))),
+        lambda: Message(0, NONCE, CHANNEL, np.array([np.nan])),
     ],
 )
 def test_no_such_message_can_be_made(made):

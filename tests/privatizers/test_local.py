@@ -57,12 +57,12 @@ def test_duplicates_stale_and_misfit_messages_are_refused_and_change_nothing():
     first, *others = messages(server, 4)
     server.absorb(first)
     before = snapshot(server)
-    copied = Message(first.generation, first.nonce, np.zeros(3))  # the nonce counts, whatever else is changed
+    copied = Message(first.generation, first.nonce, first.channel, np.zeros(3))  # the nonce counts, whatever else is changed
     for bad, message in (
         (first, "absorbed before"),
         (copied, "absorbed before"),
-        (Message(1, bytes(16), np.zeros(3)), "planned with release 1, the current one is 0"),
-        (Message(0, bytes(16), np.zeros(4)), "must have 3 numbers, got 4"),
+        (Message(1, bytes(16), server.channel.id, np.zeros(3)), "planned with release 1, the current one is 0"),
+        (Message(0, bytes(16), server.channel.id, np.zeros(4)), "must have 3 numbers, got 4"),
     ):
         with pytest.raises(InvalidParameter, match=message):
             server.absorb(bad)
@@ -76,7 +76,7 @@ def test_duplicates_stale_and_misfit_messages_are_refused_and_change_nothing():
 @pytest.mark.parametrize(("privacy", "reach"), [(GAUSSIAN, 12.0), (LAPLACE, 40.0)])
 def test_hostile_numbers_reach_no_farther_than_the_limit(privacy, reach):
     server = privatizer(privacy, schedule=custom([1]))
-    server.absorb(Message(0, bytes(16), np.array([1e300, -1e300, 0.25])))
+    server.absorb(Message(0, bytes(16), server.channel.id, np.array([1e300, -1e300, 0.25])))
     limit = BOUND.largest + reach * server.channel.noise.scale
     np.testing.assert_allclose(server.release().values, [limit, -limit, 0.25])
 

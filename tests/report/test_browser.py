@@ -160,6 +160,11 @@ def test_a_series_can_be_hidden_in_all_figures(study):
     assert {key: len(lengths) for key, lengths in curves(study).items()} == before
 
 
+def test_the_table_fits_a_small_desktop(study):
+    study.set_viewport_size({"width": 1100, "height": 900})
+    assert study.evaluate("[...document.querySelectorAll('.scroll')].every((e) => e.scrollWidth <= e.clientWidth)")
+
+
 def test_the_table_sorts(study):
     head, cells = study.get_by_role("button", name="regret, mean"), study.locator("table tbody tr td:nth-child(5)")
 

@@ -114,6 +114,14 @@ def test_the_figures_and_their_data(page, made_up):
     assert len(described) == 3 and "ucrl-vtr, ε = 1:" in described[0]
 
 
+def test_bands_are_named_for_what_they_are(page, report, made_up):
+    t, few = "95\u202f% confidence intervals (Student’s t)", "with fewer than 4 seeds, from the lowest to the highest"
+    assert t in page.text and few not in page.text
+    pair = report([made_up.learner(seed=i) for i in range(2)]).text
+    assert t not in pair and few in pair
+    assert "shaded bands" not in report([made_up.learner()]).text
+
+
 def test_final_figures_over_seeds(page, made_up):
     keys = [float(a["data-key"]) for name, a in page.elements if name == "td" and "data-key" in a]
     regrets = [run.regret[-1] for run in made_up.study()[:5]]

@@ -6,6 +6,7 @@ from scipy import stats
 
 from confide.errors import InvalidParameter
 from confide.experiments.run import Segment
+from confide.privacy.certificate import Certificate
 from confide.privacy.request import Relation, Trust
 from confide.report.bands import band, regret_at, return_at, summary, value_at
 from confide.report.promises import promise_of
@@ -29,6 +30,15 @@ def test_the_band_is_students():
     made = band(np.arange(3), list(curves))
     low, high = stats.t.interval(0.95, 4, loc=curves.mean(axis=0), scale=stats.sem(curves))
     np.testing.assert_allclose([made.low, made.high], [low, high])
+
+
+def test_the_band_of_few_seeds_is_what_was_seen():
+    curves = np.random.default_rng(0).normal(size=(3, 4))
+    curves[:, 3] = 0.3
+    made = band(np.arange(4), list(curves))
+    np.testing.assert_array_equal(made.low[:3], curves.min(axis=0)[:3])
+    np.testing.assert_array_equal(made.high[:3], curves.max(axis=0)[:3])
+    assert made.low[3] == made.high[3]  # seeds that agree up to rounding have no band
 
 
 def test_one_seed_has_no_band_and_no_error():
@@ -136,12 +146,30 @@ def test_the_headline(made_up):
         (lambda m: [m.learner(exact=False)], "What optimal play earns here is not known"),
         (lambda m: [m.fixed("uniform", m.UNIFORM)], "No learner took part"),
         (lambda m: [m.learner(), m.learner(kind="none")], "is no larger than"),
-        (lambda m: [m.learner(epsilon=5.0), m.learner(epsilon=0.5)], "the strictest private learner, ucrl-vtr (ε = 0.5),"),
+        (lambda m: [m.learner(epsilon=5.0), m.learner(epsilon=0.5)], "the private learner ucrl-vtr (ε = 5) is"),
+        (
+            lambda m: [m.fixed("uniform", m.UNIFORM), m.learner(agent="b"), m.learner(agent="a")],
+            "the private learner b (ε = 1) is",
+        ),
         (lambda m: [m.learner(optimal_value=1.0, uniform_value=1.0)], "plays a policy of value"),
     ],
 )
 def test_headlines_say_what_happened(made_up, runs, words):
     assert words in headline(worlds(runs(made_up))[0])
+
+
+def test_only_the_same_agent_without_privacy_says_what_privacy_cost(made_up):
+    (world,) = worlds([made_up.learner(), made_up.learner(kind="none", agent="another", half=35.0)])
+    assert times(world, world.learners[0]) is None
+    assert "without privacy" not in headline(world)
+
+
+def test_a_promise_that_is_stricter_than_asked_for_says_so(made_up):
+    document = made_up.learner().certificate.document
+    asked = {**document, "request": {**document["request"], "epsilon": 50.0}}
+    assert promise_of(made_up.learner()).stricter == ""
+    assert promise_of(made_up.learner(kind="none")).stricter == ""
+    assert promise_of(made_up.learner(certificate=Certificate(asked))).stricter == "asked for ε = 50, really gives ε = 1"
 
 
 def test_numbers_are_read_by_people():

@@ -74,6 +74,6 @@ def test_identical_kernels_leave_nothing_to_send():
 
 
 def test_bad_sizes_are_refused():
-    for bad in ((0, 3, 1.0), (3, 0, 1.0), (1, 1, 0.0), (1, 1, np.inf)):
+    for bad in ((0, 3, 2.0), (3, 0, 2.0), (1, 3, 1.0), (1, 3, 2.5), (1, 1, np.inf)):  # sqrt(2) <= spread <= sqrt(2 x dimension)
         with pytest.raises(InvalidParameter):
             TableRows(*bad)

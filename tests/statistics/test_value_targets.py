@@ -6,7 +6,7 @@ from confide.planners.value_features import raw, reduced
 from confide.privacy import Relation
 from confide.problems import lock
 from confide.statistics.bounds import RegressionRows, WeightedRows
-from confide.statistics.transitions import valid_transitions
+from confide.statistics.transitions import _counted, valid_transitions
 from confide.statistics.value_targets import ValueTargets
 from confide.trajectory import Trajectories
 
@@ -119,3 +119,12 @@ def test_private_text_is_not_quoted_and_nothing_is_printed():
     strange = np.array([[np.nan, np.inf, 1e300, -1.0, 2.5, 3.0]])
     with np.errstate(all="raise"):
         assert not TARGETS.contribution(Trajectories(strange, np.zeros((1, 5)), np.zeros((1, 5)))).values.any()
+
+
+def test_counting_with_and_without_sorting_is_the_same():
+    codes = np.random.default_rng(0).integers(40, size=500)
+    for size in (40, 501):
+        present, count = _counted(codes, size)
+        expected = np.unique(codes, return_counts=True)
+        np.testing.assert_array_equal(present, expected[0])
+        np.testing.assert_array_equal(count, expected[1])

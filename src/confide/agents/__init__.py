@@ -7,6 +7,7 @@ from confide._lazy import lazy
 if TYPE_CHECKING:
     from confide.agents.agent import Agent, Batch
     from confide.agents.client import LocalClient
+    from confide.agents.learner import Algorithm, Learner, Round
     from confide.agents.likelihood_vi import LikelihoodVI
     from confide.agents.linopt_po import LinOptPO
     from confide.agents.linopt_vi import LinOptVI
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
 __all__ = [
     "UCRLVTR",
     "Agent",
+    "Algorithm",
     "Batch",
+    "Learner",
     "LikelihoodVI",
     "LinOptPO",
     "LinOptVI",
     "LocalClient",
     "NoData",
     "Oracle",
+    "Round",
     "UCRLVTRPlus",
     "Uniform",
 ]
@@ -35,6 +39,7 @@ __getattr__ = lazy(
         "UCRLVTRPlus": "ucrl_vtr_plus",
         "Agent": "agent",
         "Batch": "agent",
+        **dict.fromkeys(("Algorithm", "Learner", "Round"), "learner"),
         "LocalClient": "client",
         "LikelihoodVI": "likelihood_vi",
         "LinOptPO": "linopt_po",

@@ -6,10 +6,16 @@ import inspect
 import os
 import sys
 from dataclasses import dataclass
-from typing import Any
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
 from confide.errors import ConfideError, InvalidParameter
 from confide.privacy.request import NoPrivacy, Request
+
+if TYPE_CHECKING:
+    from confide.privatizers import Schedule
+
+_NUMBERS = ("bonus_scale", "failure")  # options that some agents take only into their arithmetic, where a text fails late
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +61,18 @@ AGENTS = {
 def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **options: Any) -> Any:
     """The agent of that name, or of a class given as package.module:Class, for a problem.
 
-    Options that are None are left to the agent; privacy goes to agents that take it.
+    Options that are None are left to the agent; privacy goes to agents that take it; a schedule may be given as `schedule_of` reads it.
     """
     entry = AGENTS.get(name)
-    made = _load(entry.place if entry else name)
+    made = agent_class(name)
     accepted = inspect.signature(made).parameters
     given = {key: value for key, value in options.items() if value is not None}
     unknown = [key for key in given if key not in accepted]
     if unknown:
         raise InvalidParameter(f"{name} takes no {unknown[0]}")
+    _check_types(episodes, privacy, given)
+    if "schedule" in given:
+        given["schedule"] = _schedule(given["schedule"], episodes)
     if "privacy" in accepted:
         given["privacy"] = privacy
     elif not isinstance(privacy, NoPrivacy):
@@ -76,10 +85,52 @@ def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **op
         raise InvalidParameter(f"cannot make the agent {name}: {error}") from None
 
 
+def _check_types(episodes: Any, privacy: Any, given: dict[str, Any]) -> None:
+    """What an agent would trip over somewhere inside, said here in one line."""
+    if not isinstance(episodes, Integral):
+        raise InvalidParameter(f"episodes must be a whole number, got episodes={episodes!r}")
+    if not isinstance(privacy, Request):
+        raise InvalidParameter(f"privacy must be a promise, such as JointDP(1.0, 1e-5) or NoPrivacy(), got privacy={privacy!r}")
+    for key in _NUMBERS:
+        if key in given and not isinstance(given[key], Real):
+            raise InvalidParameter(f"{key} must be a number, got {key}={given[key]!r}")
+
+
+def _schedule(given: Any, episodes: int) -> "Schedule":
+    from confide.privatizers import Schedule
+
+    if not isinstance(given, Schedule | str | int):
+        raise InvalidParameter(f"schedule must be a Schedule, a name or a number of users, got schedule={given!r}")
+    return given if isinstance(given, Schedule) else schedule_of(given, episodes)
+
+
+def schedule_of(text: "str | int", episodes: int) -> "Schedule":
+    """By name, geometric or every, or a release after each so many users."""
+    from confide.privatizers import every, every_episode, geometric
+
+    if str(text).isdecimal():
+        return every(int(text), episodes)
+    made = {"geometric": geometric, "every": every_episode}.get(str(text))
+    if made is None:
+        raise InvalidParameter(f"schedule must be geometric, every or a number of users, got {text!r}")
+    return made(episodes)
+
+
+def agent_class(name: str) -> Any:
+    """What makes the agent of that name, or the class that package.module:Class names."""
+    entry = AGENTS.get(name)
+    return _load(entry.place if entry else name)
+
+
 def takes_privacy(name: str) -> bool:
     """Whether an agent makes a promise at all."""
+    return "privacy" in inspect.signature(agent_class(name)).parameters
+
+
+def has_paper(name: str) -> bool:
+    """Whether there are printed constants; an agent that the catalogue does not know is asked for them."""
     entry = AGENTS.get(name)
-    return "privacy" in inspect.signature(_load(entry.place if entry else name)).parameters
+    return entry is None or entry.paper not in ("", "confide")
 
 
 def _load(place: str) -> Any:

@@ -12,8 +12,10 @@ from confide.mechanisms.state import StateFile, pack, unpack
 from confide.policy import Policy
 from confide.privacy.bounded import Bounded, Released
 from confide.privacy.guarantee import Guarantee
+from confide.privacy.loss import Loss
 from confide.privacy.request import Request
 from confide.privatizers.client import Channel, open_channel
+from confide.privatizers.wire import decode_release
 from confide.trajectory import Trajectories
 
 if TYPE_CHECKING:
@@ -27,8 +29,10 @@ class LocalClient:
     the server sends to be planned with. What the user did is bounded and noised here; an episode that makes no sense contributes zero
     under the same noise, without an error that somebody could see.
 
-    Without `noise` the device uses the secure source. A device that may restart needs a `store` (or keeps `save()` itself before it sends):
-    a message that was forgotten would be noised again, and two of them tell more than one. A person with k devices is k users.
+    Without `noise` the device uses the secure source. `loss` is the server's (`server.loss`): None but for printed constants, which add
+    more noise than is needed; a message with other noise than the server counts on is refused there. A device that may restart needs a
+    `store` (or keeps `save()` itself before it sends): a message that was forgotten would be noised again, and two of them tell more than
+    one. A person with k devices is k users.
     """
 
     def __init__(
@@ -37,12 +41,13 @@ class LocalClient:
         privacy: Request,
         noise: NoiseSource | None = None,
         *,
+        loss: Loss | None = None,
         channel: Channel | None = None,
         store: StateFile | str | Path | None = None,
     ) -> None:
         self._source = SecureSource() if noise is None else noise
         self._algorithm = algorithm
-        self._channel = channel or open_channel(algorithm.bound, privacy, source=self._source)
+        self._channel = channel or open_channel(algorithm.bound, privacy, source=self._source, loss=loss)
         if self._channel.guarantee.request != privacy or self._channel.bound != algorithm.bound:
             raise InvalidParameter("the channel was made for another promise or another bound")
         self._which = int.from_bytes(self._source.token(16))  # of several policies: drawn once, before there are any data
@@ -57,10 +62,16 @@ class LocalClient:
     def guarantee(self) -> Guarantee:
         return self._channel.guarantee
 
-    def plan(self, released: Released) -> Policy:
+    def plan(self, released: Released | bytes) -> Policy:
         """The policy of this device's user, from what is public: each of a round's policies serves an equal share of the users."""
+        if not isinstance(released, Released):
+            released = decode_release(released, self._channel.guarantee)
         if released.values.shape != (self._channel.bound.size,):
             raise InvalidParameter(f"a release must have {self._channel.bound.size} numbers, got shape {released.values.shape}")
+        if not (np.isfinite(released.values).all() and 0 <= released.noise.std < np.inf):
+            raise InvalidParameter("a release must be finite, and so must its noise")
+        if not (0 <= released.generation < 2**63 and 0 <= released.users < 2**63):
+            raise InvalidParameter("a release must be of a whole number of users and generations")
         return self.adopt(self._algorithm.plan(released), released.generation)
 
     def adopt(self, planned: "Round", generation: int) -> Policy:

@@ -135,16 +135,17 @@ def _cells(one: Facts) -> dict[str, str]:
 def _noise(one: Facts) -> str:
     first, last = _number(one.noise.first), _number(one.noise.last)
     stds = f"standard deviation {first} at the first release, {last} at the last"
-    return f"{stds}; at worst {_number(one.relative_noise)} x what one user changes at most"
+    return f"{stds}; at worst {_number(one.relative_noise)} x what one user changes at most in L{one.noise.norm}"
 
 
 def _releases(schedule: Schedule) -> str:
     first = schedule.times[0]
-    return f"{schedule.leaves:,}, the first after {first:,} user{'s' if first > 1 else ''}, for {schedule.users:,} users"
+    late = ": NOTHING is learned in time" if schedule.leaves == 1 else ""
+    return f"{schedule.leaves:,}, the first after {first:,} user{'s' if first > 1 else ''}, for {schedule.users:,} users{late}"
 
 
 def _mechanism(noise: Noise, schedule: Schedule) -> str:
-    kind = {"gaussian": "Gaussian", "laplace": "Laplace"}.get(noise.distribution, noise.distribution)
+    kind = _kind(noise)
     if noise.mechanism == "local":
         return f"{kind} noise on the device: one message per user"
     return f"{kind} noise through a counter: {_COUNTERS.get(noise.mechanism, noise.mechanism)}, {schedule.leaves:,} leaves"
@@ -162,25 +163,31 @@ def _number(value: float) -> str:
 
 
 def _told_apart(facts: list[Facts]) -> tuple[Facts, ...]:
-    """Names that differ: with the calibration, the promise or a number where they do not."""
+    """Names that differ: with the calibration, the promise or a number, whichever tells them apart."""
     for extra in ("calibration", "request"):
-        names = [one.name for one in facts]
-        facts = [replace(one, name=f"{one.name} {getattr(one, extra)}") if names.count(one.name) > 1 else one for one in facts]
+        said = [(one.name, str(getattr(one, extra))) for one in facts]
+        facts = [
+            replace(one, name=" ".join(own)) if len({other for name, other in said if name == one.name}) > 1 else one
+            for one, own in zip(facts, said, strict=True)
+        ]
     names = [one.name for one in facts]
     twice = [f"{name} ({names[:i].count(name) + 1})" if names.count(name) > 1 else name for i, name in enumerate(names)]
     return tuple(replace(one, name=name) for one, name in zip(facts, twice, strict=True))
 
 
 def _comparison(agents: tuple[Facts, ...]) -> list[str]:
-    """Each agent against the one with the least noise, in sentences."""
-    said = [f"{one.name} adds no noise: nobody is protected." for one in agents if one.trust is Trust.NONE]
-    private = [one for one in agents if one.trust is not Trust.NONE]
-    if not private:
-        return said
-    least = min(private, key=lambda one: one.relative_noise)
+    """Each agent against the first, in sentences; what is the same of several is said once."""
+    open_, private = [[one for one in agents if (one.trust is Trust.NONE) is none] for none in (True, False)]
+    said = [f"{_names(open_)} {_verb('add', open_)} no noise: nobody is protected."] if open_ else []
     if len(private) == 1:
-        said.append(_alone(least))
-    said += [_against(one, least) for one in private if one is not least]
+        said.append(_alone(private[0]))
+    elif private:
+        first, *others = private
+        groups: dict[tuple[str, str, bool], list[Facts]] = {}
+        for one in others:
+            groups.setdefault((*_compared(one, first), one.request == first.request), []).append(one)
+        said += [_against(members, first, *key) for key, members in groups.items()]
+        said += [_really(one) for one in private if one.noise.epsilon < 0.95 * one.request.epsilon]
     return said + [_broken(one) for one in private if not one.kept]
 
 
@@ -188,22 +195,53 @@ def _alone(one: Facts) -> str:
     reader = "a user's message" if one.trust is Trust.LOCAL else "all releases together"
     return (
         f"Whoever reads {reader} learns about any one user what epsilon = {one.noise.epsilon:.3g} allows, and no more. The noise on a "
-        f"number is at worst {_number(one.relative_noise)} times what one user changes at most."
+        f"number is at worst {_number(one.relative_noise)} times what one user changes at most (in L{one.noise.norm})."
     )
 
 
-def _against(one: Facts, least: Facts) -> str:
-    ratio = one.relative_noise / least.relative_noise
-    if ratio < 1.05:
+def _compared(one: Facts, first: Facts) -> tuple[str, str]:
+    """How the noise of one relates to the first one's, and by which factor; noise of two kinds answers to two norms."""
+    if one.noise.distribution != first.noise.distribution:
+        return "other", ""
+    ratio = one.relative_noise / first.relative_noise
+    if 1 / 1.05 < ratio < 1.05:
+        return "same", ""
+    return ("more", _number(ratio)) if ratio > 1 else ("less", _number(1 / ratio))
+
+
+def _against(members: list[Facts], first: Facts, relation: str, factor: str, same_promise: bool) -> str:
+    measure = f"measured by what one user changes at most (in L{first.noise.norm})"
+    if relation == "other":
         return (
-            f"{one.name} and {least.name} add the same noise, measured by what one user changes at most; a user of the one adds "
-            f"{one.bound.size} numbers, of the other {least.bound.size}."
+            f"{_names(members)} {_verb('add', members)} {_kind(members[0].noise)} noise, {first.name} {_kind(first.noise)} noise: the "
+            f"one answers to what one user changes at most in L{members[0].noise.norm}, the other in L{first.noise.norm}, so their "
+            "sizes are not compared."
         )
-    same = " at the same promise" if one.request == least.request else ""
-    asked, given = one.request.epsilon, one.noise.epsilon
-    really = f"; it really gives epsilon = {given:.2g}, where {asked:g} was asked for" if given < 0.95 * asked else ""
-    much = f"{one.name} adds {_number(ratio)} times as much noise as {least.name}{same}"
-    return f"{much}, measured by what one user changes at most{really}."
+    if relation == "same":
+        together = [first, *members]
+        sizes = [str(one.bound.size) for one in together]
+        numbers = sizes[0] if len(set(sizes)) == 1 else f"{', '.join(sizes[:-1])} and {sizes[-1]}"
+        return f"{_names(together)} add the same noise to each number, {measure}; a user adds {numbers} numbers."
+    more, less = (members, [first]) if relation == "more" else ([first], members)
+    promise = " at the same promise" if same_promise else ""
+    return f"{_names(more)} {_verb('add', more)} {factor} times as much noise as {_names(less)}{promise}, {measure}."
+
+
+def _really(one: Facts) -> str:
+    return f"{one.name} really gives epsilon = {one.noise.epsilon:.3g}, where {one.request.epsilon:g} was asked for."
+
+
+def _kind(noise: Noise) -> str:
+    return {"gaussian": "Gaussian", "laplace": "Laplace"}.get(noise.distribution, noise.distribution)
+
+
+def _names(members: list[Facts]) -> str:
+    *others, last = [one.name for one in members]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _verb(verb: str, members: list[Facts]) -> str:
+    return verb if len(members) > 1 else f"{verb}s"
 
 
 def _broken(one: Facts) -> str:

@@ -62,8 +62,11 @@ class Facts:
 
     @property
     def relative_noise(self) -> float:
-        """At the worst release, against the most that one user can change (in L2): what can be compared between agents."""
-        return self.noise.worst / self.bound.sensitivity(Relation(self.request.relation))
+        """At the worst release, against the most that one user can change, in the norm that the noise answers to.
+
+        Comparable between agents whose noise has the same distribution: another one answers to another norm.
+        """
+        return self.noise.worst / self.noise.sensitivity if self.noise.worst else 0.0
 
     @property
     def users_until_signal(self) -> int | None:
@@ -111,6 +114,9 @@ class Facts:
 
 def facts(agent: Any) -> Facts:
     """Of an agent that was made, and need not have noise yet."""
+    if isinstance(agent, type | str):
+        name = agent if isinstance(agent, str) else agent.__name__
+        raise InvalidParameter(f"{name} is no agent yet: make an agent first, with a problem, episodes and privacy")
     if not isinstance(agent, Learner):
         name = getattr(agent, "name", type(agent).__name__)
         raise InvalidParameter(f"explain knows learners (confide.agents.learner.Learner), {name} is none")
@@ -157,6 +163,8 @@ def _planning(algorithm: Algorithm) -> tuple[str, str]:
             words = _regularized(both.regularizer, bound)
             if both.reward_regularizer is not None:
                 words += "; the same for rewards"
+            elif isinstance(algorithm, OptimisticValueIteration) and not both.plain and isinstance(both.regularizer, Repair):
+                words += "; rewards are known, so this is ucrl-vtr"
             if isinstance(algorithm, OptimisticPolicyOptimisation):
                 words += f"; softmax policies, step {algorithm.step:.3g} per user"
             return "paper" if both.plain else "tight", words

@@ -4,9 +4,11 @@ An algorithm is a bound on what one user contributes and a pure function from re
 schedule, the privatizer, what is kept of earlier rounds, saving) is the same for all of them, and is here.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,17 +16,18 @@ import numpy.typing as npt
 
 from confide.agents.agent import Batch
 from confide.agents.client import LocalClient
-from confide.errors import InvalidParameter, PrivacyError, StreamExhausted
+from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource, SecureSource
-from confide.mechanisms.state import pack, unpack
+from confide.mechanisms.state import StateFile, pack, unpack
 from confide.policy import Policy
 from confide.privacy.bounded import Bound, Bounded, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import Loss
-from confide.privacy.request import LocalDP, Request
+from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Request
 from confide.privatizers import CentralPrivatizer, LocalPrivatizer, Message, Schedule
+from confide.privatizers.wire import encode_release
 from confide.trajectory import Trajectories, TransitionCounts
 
 Memory = Mapping[str, npt.NDArray[Any]]
@@ -75,12 +78,17 @@ class Learner:
         counter: Factorisation | None = None,
         loss: Loss | None = None,
     ) -> None:
+        if not isinstance(privacy, CentralDP | JointDP | LocalDP | NoPrivacy):
+            raise InvalidParameter(f"privacy must be JointDP, LocalDP or NoPrivacy, got {type(privacy).__name__}")
         self.algorithm, self.schedule, self.privacy, self.noise = algorithm, schedule, privacy, noise
         self.rng: np.random.Generator | None = None
         self._counter, self._loss = counter, loss
         self._made: CentralPrivatizer | LocalPrivatizer | None = None
         self._memory: Memory | None = None
         self._round: Round | None = None
+        self._store: StateFile | None = None
+        self._durable = True
+        self._simulated = 0
 
     @property
     def episodes(self) -> int:
@@ -88,11 +96,8 @@ class Learner:
 
     @property
     def settings(self) -> str:
-        """Everything besides the promise that was chosen for this learner, in words that differ where it does."""
-        chosen = (getattr(self.algorithm, name, None) for name in getattr(type(self.algorithm), "__slots__", ()))
-        plain = [value for value in chosen if isinstance(value, str | int | float | tuple) or is_dataclass(value)]
-        text = f"{type(self.algorithm).__name__} {plain!r} {self.schedule!r} {self._counter!r} {self._loss!r}"
-        return re.sub(r" at 0x[0-9a-f]+", "", text)  # where an object lives says nothing about it
+        """Everything besides the promise that was chosen for this learner, as 16 hexadecimal digits: the problem it knows included."""
+        return digest((self.algorithm, self.schedule, self._counter, self._loss))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -111,7 +116,15 @@ class Learner:
         return self._round.signal if self._round else None
 
     def mechanisms(self) -> list[Mechanism]:
-        return [self._privatizer.mechanism()]
+        made = self._privatizer.mechanism()
+        if self._simulated:
+            made = replace(made, query=f"simulated: {self._simulated} users came as exact transition counts")
+        return [made]
+
+    @property
+    def loss(self) -> Loss | None:
+        """What printed constants give; None if the noise is what the promise needs. A device must know."""
+        return self._loss
 
     def next_batch(self) -> Batch:
         current = self.current_round()
@@ -127,11 +140,20 @@ class Learner:
 
     def released(self) -> Released:
         """All that is public so far, and all that planning needs."""
+        self._check_durable()
+        last = self._privatizer.release()
+        return Released(last.values, last.noise, last.guarantee, last.users, last.generation, self._planned_with())
+
+    def publish(self) -> bytes:
+        """The same in bytes, for devices: `client.plan` opens them."""
+        return encode_release(self.released())
+
+    def _planned_with(self) -> Memory:
+        """The memory of the round before; of the first one a seed, which is public."""
         if self._memory is None:
             seed = 0 if self.rng is None else int(self.rng.integers(2**62))
             self._memory = {"seed": np.array(seed)}
-        last = self._privatizer.release()
-        return Released(last.values, last.noise, last.guarantee, last.users, last.generation, self._memory)
+        return self._memory
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         """What these users of the current round contribute. PRIVATE."""
@@ -144,6 +166,7 @@ class Learner:
         before = privatizer.generation
         if isinstance(privatizer, CentralPrivatizer):
             privatizer.absorb(self.contribution(users))
+            self._simulated += users.users if isinstance(users, TransitionCounts) else 0
         elif isinstance(users, TransitionCounts):
             privatizer.absorb_crowd(self.contribution(users))
         else:
@@ -169,16 +192,43 @@ class Learner:
 
     def save(self) -> bytes:
         """PRIVATE: everything needed to go on."""
-        inner = np.frombuffer(self._privatizer.save(), dtype=np.uint8)
-        memory = {f"memory.{key}": np.asarray(value) for key, value in self.released().memory.items()}
-        return pack("learner", self._privatizer.generation, {}, {"privatizer": inner, **memory})
+        self._check_durable()
+        return self._saved()
 
-    def restore(self, data: bytes, *, released: int = 0) -> None:
+    def _check_durable(self) -> None:
+        if not self._durable:
+            raise StateError("the last release could not be stored, so it must not leave: restore from the store")
+
+    def _saved(self) -> bytes:
+        inner = np.frombuffer(self._privatizer.save(), dtype=np.uint8)
+        memory = {f"memory.{key}": np.asarray(value) for key, value in self._planned_with().items()}
+        facts = {"settings": self.settings}
+        return pack("learner", self._privatizer.generation, facts, {"privatizer": inner, **memory})
+
+    def keep(self, store: StateFile | str | Path) -> None:
+        """For a service: from now on every release is on the disk before it can be read. What the store holds already is taken up.
+
+        The users of a round that was still open are not in it. Without a store, whoever calls `save` must see to both.
+        """
+        if self._store is not None or self.users:
+            raise StateError("a store is chosen once, before the first user")
+        self._store = StateFile(store) if isinstance(store, str | Path) else store
+        if self._store.path.exists():
+            self.restore(self._store.read())
+
+    def restore(self, data: bytes, *, released: int | None = None) -> None:
         """Rounds are functions of releases and of the round before, so the privatizer and the memory are all the state there is.
 
-        `released` is the newest generation that may have left: a service must say it, a run's own state file keeps watch over it.
+        `released` is the newest generation that may have left; a store knows it. With fast noise the future draws are the same ones again,
+        also those of devices: a state goes on in one place only.
         """
+        if released is None:
+            if self._store is None:
+                raise InvalidParameter("without a store, restore needs released=: the newest generation that may have left")
+            released = self._store.generation()
         state = unpack(data, "learner", released=released)
+        if state.facts["settings"] != self.settings:
+            raise StateError("the state belongs to another learner, or to one for another problem")
         self._privatizer.restore(state.arrays["privatizer"].tobytes(), released=released)
         memory = {key.removeprefix("memory."): value for key, value in state.arrays.items() if key.startswith("memory.")}
         self._memory, self._round = memory, None
@@ -193,6 +243,10 @@ class Learner:
         if self._privatizer.generation > before:
             assert self._round is not None
             self._memory, self._round = self._round.memory, None
+            if self._store is not None:
+                self._durable = False
+                self._store.write(self._saved())
+                self._durable = True
 
     def _local_privatizer(self) -> LocalPrivatizer:
         privatizer = self._privatizer
@@ -204,12 +258,14 @@ class Learner:
 
     @property
     def _privatizer(self) -> CentralPrivatizer | LocalPrivatizer:
-        if self._made is None and isinstance(self.privacy, LocalDP):
+        if self._made is not None:
+            return self._made
+        if isinstance(self.privacy, LocalDP):
             self.noise = self.noise or SecureSource()  # a server without a simulation around it: its devices are real
             self._made = LocalPrivatizer(
                 self.algorithm.bound, self.schedule, privacy=self.privacy, noise=self.noise, loss=self._loss
             )
-        if self._made is None:
+        else:
             if self.noise is None:
                 raise InvalidParameter("the agent has no noise yet: confide.run gives it some, or pass noise=")
             self._made = CentralPrivatizer(
@@ -226,6 +282,28 @@ class Learner:
 def shares(users: int, policies: int) -> list[int]:
     """How many of a round's users each of its policies serves."""
     return [users * (j + 1) // policies - users * j // policies for j in range(policies)]
+
+
+def digest(value: Any) -> str:
+    """16 hexadecimal digits of a value and of all arrays and dataclasses in it."""
+    found = hashlib.sha256()
+
+    def add(part: Any) -> None:
+        if isinstance(part, np.ndarray):
+            found.update(f"{part.dtype}{part.shape}".encode() + np.ascontiguousarray(part).tobytes())
+        elif isinstance(part, tuple | list):
+            for each in part:
+                add(each)
+        elif hasattr(part, "__dict__") or (is_dataclass(part) and not isinstance(part, type)):
+            found.update(type(part).__qualname__.encode())
+            names = [each.name for each in fields(part)] if is_dataclass(part) else sorted(vars(part))
+            for name in names:
+                add((name, getattr(part, name)))
+        else:
+            found.update(re.sub(r" at 0x[0-9a-f]+", "", repr(part)).encode())
+
+    add(value)
+    return found.hexdigest()[:16]
 
 
 def choose_schedule(schedule: Schedule | None, default: Schedule) -> Schedule:

@@ -14,7 +14,7 @@ from confide.planners.least_squares import Estimate, project_simplex
 from confide.planners.likelihood_moments import Posterior, Served, fold, posterior
 from confide.planners.optimism import optimistic
 from confide.planners.transition_codes import best_codes, means
-from confide.planners.value_features import reduced
+from confide.planners.value_features import SparseKernels, reduced, sparse
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Released
 from confide.privacy.request import Request
@@ -35,6 +35,7 @@ class PosteriorSampling:
     statistic: TransitionSums
     spread: float  # of the samples, against the posterior's standard deviation
     _means: Array = field(repr=False)
+    _seen: SparseKernels = field(repr=False)
 
     @property
     def bound(self) -> TableRows:
@@ -69,27 +70,46 @@ class PosteriorSampling:
     def _served(self, memory: Memory, users: int) -> Served:
         """The rounds so far, the one that the release has just closed included."""
         H, S, A = self.public.horizon, self.public.states, self.public.actions
-        if "shown" not in memory:
+        if set(memory) == {"seed"}:
             return Served(np.zeros((0, H, S), dtype=np.int64), np.zeros(0), np.zeros((self.bound.steps, S, A)))
-        before = Served(memory["policies"], memory["users"], memory["earlier"])
-        shown = memory["shown"]
+        before, shown = self._checked(memory, users), memory["shown"]
         return before.with_round(shown, np.array(shares(users - int(memory["total"]), len(shown)), dtype=float))
+
+    def _checked(self, memory: Memory, users: int) -> Served:
+        """What a server says of earlier rounds, on a device: compiled loops look things up by it, so nothing in it is taken on faith."""
+        H, S, A, steps = self.public.horizon, self.public.states, self.public.actions, self.bound.steps
+        q = len(memory["users"])
+        shapes = {"policies": (q, H, S), "users": (q,), "earlier": (steps, S, A), "shown": (POLICIES, H, S), "total": ()}
+        fits = q <= RECENT and all(memory[name].shape == shape for name, shape in shapes.items())
+        for name in ("policies", "shown"):
+            fits = fits and memory[name].dtype == np.int64 and bool(((memory[name] >= 0) & (memory[name] < A)).all())
+        for name in ("users", "earlier"):
+            fits = (
+                fits and memory[name].dtype == np.float64 and bool((memory[name] >= 0).all() and np.isfinite(memory[name]).all())
+            )
+        if not fits or not 0 <= int(memory["total"]) <= users:
+            raise InvalidParameter("the memory of earlier rounds does not fit this problem")
+        return Served(memory["policies"], memory["users"], memory["earlier"])
 
     def _samples(self, known: Posterior, rng: np.random.Generator) -> Array:
         """Weights [sample, h, i] around the estimate, projected on the simplex."""
         H, d = known.weights.shape
         drawn = np.empty((POLICIES, H, d))
         for h in range(H):
-            covariance = self.spread**2 * known.covariance[h]  # singular along 1, up to rounding
-            drawn[:, h] = rng.multivariate_normal(known.weights[h], covariance, size=POLICIES, check_valid="ignore")
+            # the symmetric root: any other one depends on the eigenvectors, which rounding decides where eigenvalues are equal, and a
+            # device must draw what the server draws
+            eigenvalues, vectors = np.linalg.eigh(known.covariance[h])
+            root = (vectors * np.sqrt(np.maximum(eigenvalues, 0.0))) @ vectors.T
+            even = rng.multivariate_normal(np.zeros(d), np.eye(d), size=POLICIES, method="cholesky")
+            drawn[:, h] = known.weights[h] + self.spread * even @ root
         return project_simplex(drawn, np.broadcast_to(np.eye(d), (*drawn.shape, d)))
 
     def _policy(self, weights: Array) -> TabularPolicy:
-        features, rewards = reduced(self.public.dimension), self.public.rewards
+        features, rewards = self._seen.feature_map, self.public.rewards
         m = features.dimension
         certain = Estimate(features.coordinates(weights), np.broadcast_to(np.eye(m), (len(weights), m, m)))
         assert rewards is not None
-        return optimistic(self.public.kernels, rewards, certain, feature_map=features, width=NO_BONUS).policy
+        return optimistic(self._seen, rewards, certain, feature_map=features, width=NO_BONUS).policy
 
 
 class LikelihoodVI(Learner):
@@ -128,5 +148,6 @@ class LikelihoodVI(Learner):
             raise InvalidParameter(f"bonus_scale must be finite and not negative, got bonus_scale={bonus_scale}")
         codes = best_codes(public.kernels, norm=1 if privacy.delta == 0 and privacy.epsilon < np.inf else 2)
         statistic = TransitionSums(codes, value_steps(public.horizon))
-        algorithm = PosteriorSampling(public, statistic, spread, means(statistic.table, public.kernels))
+        seen = sparse(reduced(public.dimension), public.kernels)
+        algorithm = PosteriorSampling(public, statistic, spread, means(statistic.table, public.kernels), seen)
         super().__init__(algorithm, choose_schedule(schedule, geometric(episodes)), privacy=privacy, noise=noise)

@@ -11,9 +11,10 @@ from confide.agents.luyo21 import Setting, check_setting, printed, value_steps
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource
+from confide.planners.least_squares import mean_eigenvalue
 from confide.planners.optimism import optimistic
 from confide.planners.regularizers import Regularizer, Repair, Shift
-from confide.planners.value_features import FeatureMap, raw, reduced
+from confide.planners.value_features import FeatureMap, SparseKernels, raw, reduced, sparse
 from confide.privacy.bounded import Released
 from confide.privacy.loss import Loss
 from confide.privacy.request import LocalDP, NoPrivacy, Request
@@ -103,14 +104,18 @@ class ValueTargetedPlanning:
     weights: float | None = None
     ceiling: Array | None = field(default=None, repr=False)
 
+    _seen: SparseKernels = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_seen", sparse(self.features, self.kernels))
+
     def plan(self, released: Released) -> Round:
         Lambda, u = self.bound.unpack(released.values)
         noise_std = released.noise.std
         estimate, width = self.regularizer.estimate(Lambda, u, noise_std=noise_std), self.regularizer.width(noise_std=noise_std)
-        plan = optimistic(self.kernels, self.rewards, estimate, feature_map=self.features, width=width, ceiling=self.ceiling)
-        mean_eigenvalue = float(np.einsum("hii->", Lambda) / Lambda[..., 0].size)
-        statistic = ValueTargets(self.bound, self.features, self.kernels, plan.values, self.weights)
-        return Round((plan.policy,), statistic, signal=mean_eigenvalue if released.generation else None)
+        plan = optimistic(self._seen, self.rewards, estimate, feature_map=self.features, width=width, ceiling=self.ceiling)
+        statistic = ValueTargets(self.bound, self.features, self._seen, plan.values, self.weights)
+        return Round((plan.policy,), statistic, signal=mean_eigenvalue(Lambda) if released.generation else None)
 
 
 class UCRLVTR(Learner):
@@ -122,7 +127,8 @@ class UCRLVTR(Learner):
 
     Reference: [Luyo21, Alg. 1]; calibration="paper": Cor. 5, Cor. 6 and C.4, with Q clipped to [0, H], a release per episode, and the
     printed noise, shift and width (times `bonus_scale`). The guarantee states what that noise really gives, and constants that give more
-    than was asked for are refused with that number: at delta = 0 those of C.4 are, except in small problems (d = 2, H <= 9).
+    than was asked for are refused with that number: at delta = 0 those of C.4 are, except in small problems (`confide.explain` says so
+    before a run).
 
     Departures of "paper": Q is clipped at 0 from below, without which the printed sensitivity is false; matrices carry noise in the
     isometric coordinates of `svec`, with the printed standard deviations; the shift is there from the first episode on; with another

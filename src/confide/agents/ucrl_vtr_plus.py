@@ -14,7 +14,7 @@ from confide.mechanisms.sources import NoiseSource
 from confide.planners.bonus import Width
 from confide.planners.optimism import optimistic
 from confide.planners.regularizers import Repair, Shift
-from confide.planners.value_features import FeatureMap, fitted, raw, reduced
+from confide.planners.value_features import FeatureMap, SparseKernels, fitted, raw, reduced, sparse
 from confide.planners.variance import largest_plausible, largest_possible, moment, variance_weights
 from confide.privacy.bounded import Released
 from confide.privacy.loss import Loss
@@ -52,23 +52,25 @@ class PrintedPlanning:
         weighted, squares = Shift(shifts[0], hat * self.bonus_scale), Shift(shifts[1], tilde)
         first = weighted.estimate(Lambda[:n], u[:n], noise_std=released.noise.std)
         second = squares.estimate(unit * Lambda[n:], unit * u[n:], noise_std=unit * released.noise.std)
+        coordinates = raw(d)
+        seen = sparse(coordinates, self.features)
         plan = optimistic(
-            self.features,
+            seen,
             self.rewards,
             first,
-            feature_map=raw(d),
+            feature_map=coordinates,
             width=weighted.width(noise_std=0.0),
             ceiling=np.full(H, float(H)),
         )
         later = plan.values[1 : n + 1]
-        mean = moment(raw(d), self.features, later, first, Width(check**2, 0.0, factor=1.0, cap=math.inf))
-        square = moment(raw(d), self.features, later**2, second, squares.width(noise_std=0.0))
+        mean = moment(coordinates, seen, later, first, Width(check**2, 0.0, factor=1.0, cap=math.inf))
+        square = moment(coordinates, seen, later**2, second, squares.width(noise_std=0.0))
         variances = np.maximum(H**2 / d, largest_plausible(mean, square, H))  # sbar^2
         one = replace(self.bound, steps=n)
         statistic = PairedTargets(
             self.bound,
-            ValueTargets(one, raw(d), self.features, plan.values, 1 / np.sqrt(variances)),
-            ValueTargets(one, raw(d), self.features, plan.values**2, math.sqrt(d) / H**2),
+            ValueTargets(one, coordinates, seen, plan.values, 1 / np.sqrt(variances)),
+            ValueTargets(one, coordinates, seen, plan.values**2, math.sqrt(d) / H**2),
         )
         mean_eigenvalue = float(np.trace(Lambda[:n], axis1=1, axis2=2).mean() / d)
         return Round((plan.policy,), statistic, signal=mean_eigenvalue if released.generation else None)
@@ -93,23 +95,24 @@ class VarianceAwarePlanning:
         first = self.regularizer.estimate(Lambda, u, noise_std=noise_std)
         second = self.regularizer.estimate(Lambda2, u2, noise_std=noise2_std)
         width, width2 = (self.regularizer.width(noise_std=std) for std in (noise_std, noise2_std))
-        plan = optimistic(self.kernels, self.rewards, first, feature_map=self.features, width=width)
+        seen = sparse(self.features, self.kernels)
+        plan = optimistic(seen, self.rewards, first, feature_map=self.features, width=width)
         later = scaled(plan.values[1 : self.bound.steps + 1])
-        mean = moment(self.features, self.kernels, later, first, width)
-        square = moment(self.features, self.kernels, later**2, second, width2)
+        mean = moment(self.features, seen, later, first, width)
+        square = moment(self.features, seen, later**2, second, width2)
         possible = largest_possible(self.kernels, later)
         variances = np.clip(largest_plausible(mean, square, 1.0), possible / len(self.kernels), possible)
         signal = np.maximum(np.trace(Lambda, axis1=1, axis2=2) / self.features.dimension, 1.0)
-        weights = self._weights(later, variances, width.noise / signal)
+        weights = self._weights(seen, later, variances, width.noise / signal)
         statistic = Both(
             self.bound,
-            ValueTargets(self.bound.first, self.features, self.kernels, after_first(later), weights),
-            ValueTargets(self.bound.second, self.features, self.kernels, after_first(later**2)),
+            ValueTargets(self.bound.first, self.features, seen, after_first(later), weights),
+            ValueTargets(self.bound.second, self.features, seen, after_first(later**2)),
         )
         return Round((plan.policy,), statistic, signal=float(signal.mean()) if released.generation else None)
 
-    def _weights(self, later: Array, variances: Array, noise: Array) -> Array:
-        features, fitting = fitted(self.features, self.kernels, later, balance=self.bound.balance)
+    def _weights(self, seen: SparseKernels, later: Array, variances: Array, noise: Array) -> Array:
+        features, fitting = fitted(self.features, seen, later, balance=self.bound.balance)
         return variance_weights(fitting, features.rows, variances, noise=noise)
 
 

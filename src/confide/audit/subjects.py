@@ -256,6 +256,7 @@ def subjects() -> dict[str, Maker]:
         return lambda privacy, twin, source: CounterSubject(_counter(name, leaves, source), privacy, twin, source)
 
     from confide.audit.agents import PRIVATE, AgentSubject
+    from confide.audit.estimators import CountsAndSumsSubject, SmoothEstimateSubject
 
     return {
         "gaussian": counter("exact", 1),
@@ -264,6 +265,8 @@ def subjects() -> dict[str, Maker]:
         **{name: counter(name, 8) for name in FACTORISATIONS},
         "stream": StreamSubject,
         **{name: partial(AgentSubject, name) for name in PRIVATE},
+        "counts-and-sums": CountsAndSumsSubject,
+        **{name: partial(SmoothEstimateSubject, name) for name in ("dp-lsw", "dp-lsl")},
     }
 
 
@@ -284,7 +287,8 @@ def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: s
         raise InvalidParameter(f"there is no audit of {name!r}{where}; there are {', '.join(known)}")
     if twin is not None and twin not in TWINS:
         raise InvalidParameter(f"there is no broken twin {twin!r}; there are {', '.join(TWINS)}")
-    if twin == "clip" and not isinstance(known[name](privacy, None, source), CounterSubject | SmoothSubject):
+    clipped = isinstance(made := known[name](privacy, None, source), CounterSubject | SmoothSubject) or hasattr(made, "unclipped")
+    if twin == "clip" and not clipped:
         raise InvalidParameter(f"there is no {name} without the clip: a privatizer takes nothing that its bound cannot have made")
     if twin in ("noise", "shared") and source != "fast":
         raise InvalidParameter(f"the broken twin {twin!r} is made of fast noise")
@@ -292,7 +296,7 @@ def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: s
         raise InvalidParameter('audits run under the relation "replace"')
     if name == "laplace":
         privacy = CentralDP(privacy.epsilon)
-    if name in ("gaussian", "smooth") and privacy.delta == 0:
+    if name in ("gaussian", "smooth", "dp-lsw", "dp-lsl") and privacy.delta == 0:
         raise InvalidParameter(f"the audit of {name} needs delta > 0")
     return known[name](privacy, twin, source)
 

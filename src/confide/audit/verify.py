@@ -10,6 +10,10 @@ from confide.privacy.certificate import Certificate, Json, check_schema, loss_fr
 from confide.privacy.loss import NO_PRIVACY, ApproxDP, GaussianDP, Loss, PureDP, compose
 from confide.privacy.request import Relation, Trust
 from confide.statistics.bounds import RegressionRows, WeightedRows
+from confide.statistics.first_visits import FirstVisits
+from confide.statistics.importance_weights import WeightAndWorth
+from confide.statistics.log_rows import VisitRows
+from confide.statistics.per_user import Bands
 from confide.statistics.stacked import StackedRows
 from confide.statistics.transition_sums import TableRows
 
@@ -22,7 +26,10 @@ _TRUST = {
     "LocalDP": {"local"},
     "NoPrivacy": {"none"},
 }
-_BOUNDS = {kind.__name__: kind for kind in (L2Ball, RegressionRows, WeightedRows, StackedRows, TableRows)}
+_BOUNDS = {
+    kind.__name__: kind
+    for kind in (L2Ball, RegressionRows, WeightedRows, StackedRows, TableRows, FirstVisits, VisitRows, Bands, WeightAndWorth)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +143,7 @@ def _check_bound(mechanism: Json, promise: Json, norm: int) -> None:
     if described is None or described["name"] not in _BOUNDS:
         return
     made = {key: value for key, value in described.items() if key != "name"}
-    whole = ("size", "steps", "dimension")
+    whole = ("size", "steps", "dimension", "states", "visits", "trajectories")
     _check(all(isinstance(made.get(key, 1), int) for key in whole), "the bound's sizes must be whole numbers")
     bound, relation = _BOUNDS[described["name"]](**made), Relation(promise["relation"])
     true = bound.sensitivity(relation) if norm == 2 else bound.l1_sensitivity(relation)
@@ -149,12 +156,14 @@ def _check_bound(mechanism: Json, promise: Json, norm: int) -> None:
 
 def taken_on_trust(certificate: Certificate) -> list[str]:
     """The mechanisms whose sensitivity cannot be computed again from the certificate."""
-    mechanisms = enumerate(certificate.document["mechanisms"], start=1)
-    return [
-        f"the sensitivity of mechanism {i} ({m['name']})"
-        for i, m in mechanisms
-        if (m.get("bound") or {}).get("name") not in _BOUNDS
-    ]
+    trusted = []
+    for i, mechanism in enumerate(certificate.document["mechanisms"], start=1):
+        name = (mechanism.get("bound") or {}).get("name")
+        if name not in _BOUNDS:
+            trusted.append(f"the sensitivity of mechanism {i} ({mechanism['name']})")
+        elif name in (TableRows.__name__, VisitRows.__name__):
+            trusted.append(f"how far apart the rows of the public table of mechanism {i} ({mechanism['name']}) are")
+    return trusted
 
 
 def _stream_norm(mechanism: Json, promise: Json, norm: int) -> float:

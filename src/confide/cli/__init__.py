@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from confide import __version__
-from confide.cli import audit, calibrate, explain, ledger, results, run, verify
+from confide.cli import audit, calibrate, evaluate, explain, ledger, logs, plan, results, run, verify
 from confide.errors import ConfideError
 
 app = typer.Typer(
@@ -24,9 +24,12 @@ app.command("explain")(explain.explain)
 app.command("show")(results.show)
 app.command("list")(results.list_all)
 app.command("calibrate")(calibrate.calibrate)
+app.command("evaluate")(evaluate.evaluate)
 app.command("audit")(audit.audit)
 app.command("verify")(verify.verify)
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(logs.app, name="logs")
+app.add_typer(plan.app, name="plan")
 
 
 def _print_version(asked: bool) -> None:

@@ -1,14 +1,28 @@
 """confide audit: try to refute a promise."""
 
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from confide.cli.options import AsJson, Delta, Epsilon, print_json
+from confide.cli.progress import counting
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from confide.audit.refute import Audit, Score, Subject
+    from confide.privacy import CentralDP, Loss
+    from confide.privacy.bounded import Array
 
 _SUBJECTS = (
-    "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered, stream, or a learner of `confide list`."
+    "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered, stream, a learner of `confide list`, or "
+    "package.module:Class, a learner of your own (confide.agents.learner.Learner) that takes noise=, on a small lock."
 )
+_RUNS = {"gaussian": 200_000, "laplace": 50_000, "smooth": 150_000}
+_COUNTER_RUNS, _AGENT_RUNS = 20_000, 5_000  # an agent plans after every release: some hundred runs per second
+_WEAK = 0.2  # of the promised epsilon: an attack that shows less would show as little of a promise that is broken
 
 
 def audit(
@@ -16,7 +30,15 @@ def audit(
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-2,
     twin: Annotated[str | None, typer.Option(help="Attack a broken twin instead: noise, clip, redraw or shared.")] = None,
-    runs: Annotated[int | None, typer.Option(help="Runs on each of the two neighbouring data sets.", min=100, max=10**8)] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            help="Runs on each of the two neighbouring data sets.",
+            min=100,
+            max=10**8,
+            show_default="5 000 for a learner, 20 000 for a counter, 50 000 to 200 000 for plain noise",
+        ),
+    ] = None,
     confidence: Annotated[float, typer.Option(help="An honest mechanism is refuted at most this rarely: 1 - confidence.")] = 0.99,
     source: Annotated[str, typer.Option(help="The noise to attack: fast or secure.")] = "fast",
     trust: Annotated[
@@ -28,14 +50,17 @@ def audit(
     """Attack a mechanism on its worst pair of neighbours, and bound its epsilon from below. Exit code 1 if the promise is refuted."""
     import numpy as np
 
+    from confide.agents.catalogue import AGENTS
     from confide.audit import TWINS, refute
-    from confide.audit import subject as make_subject
     from confide.privacy import CentralDP, PureDP
 
-    attacked = make_subject(subject, CentralDP(epsilon, delta), twin=twin, source=source, trust=trust)
-    runs = runs or {"gaussian": 200_000, "laplace": 50_000, "smooth": 150_000}.get(subject, 20_000)
+    attacked = _subject(subject, CentralDP(epsilon, delta), twin=twin, source=source, trust=trust)
+    learner = ":" in subject or subject in AGENTS
+    runs = runs or _RUNS.get(subject, _AGENT_RUNS if learner else _COUNTER_RUNS)
     delta = 0.0 if isinstance(attacked.loss, PureDP) else delta
-    result = refute(attacked, delta=delta, runs=runs, confidence=confidence, rng=np.random.default_rng(seed))
+    with counting(as_json, subject, 2 * runs, "runs") as advance:
+        watched = Watched(attacked, advance)
+        result = refute(watched, delta=delta, runs=runs, confidence=confidence, rng=np.random.default_rng(seed))
     if as_json:
         found = {name: getattr(result, name) for name in (*result.__slots__, "refuted", "sharpness")}
         print_json({"subject": subject, "twin": twin, "source": source, "trust": trust, **found})
@@ -43,10 +68,58 @@ def audit(
         broken = f", broken on purpose ({TWINS[twin]})" if twin else ""
         promised = f", mu = {result.mu:.4g}" if result.mu is not None else ""
         shown = f", mu >= {result.mu_lower:.4g}" if result.mu_lower is not None else ""
-        reached = f"not refuted ({100 * result.sharpness:.0f} % of the promised epsilon reached)"
         typer.echo(f"{subject}{broken}: {runs:,} runs on each of two neighbouring data sets")
         typer.echo(f"  promised   epsilon = {result.epsilon:.4g} at delta = {result.delta:g}{promised}")
         typer.echo(f"  shown      epsilon >= {result.epsilon_lower:.4g}{shown} at {100 * confidence:g} % confidence")
-        typer.echo(f"  {'REFUTED: the promise does not hold' if result.refuted else reached}")
+        typer.echo(f"  {_verdict(result)}")
     if result.refuted:
         raise typer.Exit(1)
+
+
+def _verdict(result: "Audit") -> str:
+    if result.refuted:
+        return "REFUTED: the promise does not hold"
+    reached = f"not refuted ({100 * result.sharpness:.0f} % of the promised epsilon reached)"
+    return reached + (": the attack was too weak to say much: more --runs" if result.sharpness < _WEAK else "")
+
+
+def _subject(name: str, privacy: "CentralDP", **options: Any) -> "Subject":
+    """What `confide.audit.subject` knows by name; a class is attacked as a learner that it knows."""
+    from confide.agents.catalogue import agent_class
+    from confide.agents.learner import Learner
+    from confide.audit import subject
+    from confide.audit.agents import AgentSubject, DeviceSubject
+    from confide.errors import InvalidParameter
+
+    if ":" not in name:
+        return subject(name, privacy, **options)
+    made = agent_class(name)
+    if not (isinstance(made, type) and issubclass(made, Learner)):
+        raise InvalidParameter(f"{name} is no learner: audits know subclasses of confide.agents.learner.Learner")
+    known = subject("ucrl-vtr", privacy, **options)
+    assert isinstance(known, AgentSubject | DeviceSubject)
+    return replace(known, agent=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A subject that says how far it is: it is run in parts, on a terminal or not, so that a seed means the same on both."""
+
+    inner: "Subject"
+    advance: Callable[[int], None]
+
+    @property
+    def loss(self) -> "Loss":
+        return self.inner.loss
+
+    def observe(self, world: int, runs: int, rng: "np.random.Generator") -> "Array":
+        import numpy as np
+
+        size, seen = max(100, runs // 100), []
+        for start in range(0, runs, size):
+            seen.append(self.inner.observe(world, min(size, runs - start), rng))
+            self.advance(len(seen[-1]))
+        return np.concatenate(seen)
+
+    def score(self) -> "Score | None":
+        return self.inner.score()

@@ -21,6 +21,8 @@ def calibrate(
 ) -> None:
     """How much noise a promise needs: every counter, the paper's constants against exact calibration."""
     rows = calibrations(epsilon, delta, episodes, horizon, dimension, failure)
+    if dimension > 1:  # with one kernel there is nothing to learn, and no agent
+        rows.append(_agent(rows[0], epsilon, delta, episodes, horizon, dimension))
     if as_json:
         print_json(rows)
     else:
@@ -51,15 +53,44 @@ def calibrations(
 
 
 def _row(when: str, one: "LambdaNoise", paper: "LambdaNoise", delta: float) -> dict[str, Any]:
+    """`noise` is that of `confide explain`: one query of a user's numbers has it whatever the numbers are."""
+    from confide.privatizers import worst_std
+
+    noise, printed = (worst_std(made.counter) / made.loss.mu for made in (one, paper))
     return {
         "calibration": one.name,
         "counter": one.counter.name,
         "schedule": when,
         "releases": one.counter.leaves,
+        "noise": noise,
+        "less_noise_than_paper": printed / noise,
         "noise_on_lambda": one.noise,
         "times_less_than_paper": paper.noise / one.noise,
         "true_epsilon": one.loss.epsilon_at(delta),
         "users_until_signal": one.users(),
+    }
+
+
+def _agent(paper: dict[str, Any], epsilon: float, delta: float, episodes: int, horizon: int, dimension: int) -> dict[str, Any]:
+    """`ucrl-vtr` as it is by default, by its own facts: rows in one dimension less, under public weights, need fewer users."""
+    from confide.agents import UCRLVTR
+    from confide.agents.facts import facts
+    from confide.privacy import JointDP
+    from confide.problems import rand
+
+    world = rand(0, states=2, actions=1, horizon=horizon, dimension=dimension)  # which one does not matter to the noise
+    found = facts(UCRLVTR(world.public, episodes=episodes, privacy=JointDP(epsilon, delta)))
+    return {
+        "calibration": "ucrl-vtr",
+        "counter": found.noise.mechanism,
+        "schedule": "a geometric schedule",
+        "releases": found.schedule.leaves,
+        "noise": found.relative_noise,
+        "less_noise_than_paper": paper["noise"] / found.relative_noise,
+        "noise_on_lambda": found.noise.worst,
+        "times_less_than_paper": paper["noise_on_lambda"] / found.noise.worst,
+        "true_epsilon": found.noise.epsilon,
+        "users_until_signal": found.users_until_signal,
     }
 
 
@@ -78,14 +109,18 @@ def _print_table(rows: list[dict[str, Any]], epsilon: float, delta: float, episo
             row["calibration"],
             row["counter"],
             f"{row['releases']:,}",
-            f"{row['noise_on_lambda']:,.1f}",
-            f"{row['times_less_than_paper']:,.0f} x",
+            f"{row['noise']:,.2f}" if row["noise"] < 1000 else f"{row['noise']:,.0f}",
+            f"{row['less_noise_than_paper']:,.0f} x",
             f"{row['true_epsilon']:.3g}",
             f"{row['users_until_signal']:,}",
         )
     console = Console()
     console.print(table)
-    console.print("noise    standard deviation of a diagonal entry of Lambda at the worst release,", style="dim")
-    console.print("         in units of the squared bound on the rows", style="dim")
-    console.print("epsilon  what that noise really gives; paper: [Luyo21, Cor. 5]", style="dim")
-    console.print("users    until the signal k/d exceeds the norm of the noise, noise x sqrt(2d)", style="dim")
+    for line in (
+        "noise     standard deviation at the worst release, in units of what one user",
+        "          changes at most, as in `confide explain ucrl-vtr --beside paper`",
+        "epsilon   what that noise really gives; paper: [Luyo21, Cor. 5]",
+        "users     until the signal in Lambda, k/d, exceeds the norm of the noise on it",
+        "ucrl-vtr  the agent's default: the same noise on rows in d - 1 dimensions",
+    ):
+        console.print(line, style="dim", markup=False, highlight=False)

@@ -1,11 +1,13 @@
 """confide explain: what agents promise and how they keep it, before a run."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from confide.cli.options import (
+    DELTA,
     AsJson,
+    Beside,
     BonusScale,
     Calibration,
     Delta,
@@ -15,49 +17,59 @@ from confide.cli.options import (
     ProblemSeed,
     Trust,
     When,
+    agent_options,
     print_json,
     privacy_of,
 )
-from confide.cli.run import agent_options
+
+if TYPE_CHECKING:
+    from confide.experiments.spec import RunSpec
 
 
 def explain(
     agents: Annotated[list[str], typer.Argument(help="Agents of `confide list`, or package.module:Class.", show_default=False)],
     on: Annotated[str, typer.Option(help="A problem of `confide list`, or the file of a saved one.")] = "lock",
     epsilon: Epsilon = 1.0,
-    delta: Delta = 1e-5,
+    delta: Delta = DELTA,
     trust: Trust = "joint",
     episodes: Episodes = 100_000,
     calibration: Calibration = None,
     bonus_scale: BonusScale = None,
     schedule: When = None,
-    beside_paper: Annotated[
-        bool, typer.Option("--beside-paper", help="Beside each agent, the same one with the constants printed in its paper.")
-    ] = False,
+    beside: Beside = None,
     problem_seed: ProblemSeed = 0,
     horizon: Horizon = None,
     as_json: AsJson = False,
 ) -> None:
     """What agents promise, how much noise keeps it, when they release and how they plan: side by side, before a run."""
+    from confide.agents.catalogue import takes_privacy
     from confide.agents.explain import explain as make
+    from confide.errors import InvalidParameter
     from confide.experiments.spec import RunSpec
     from confide.problems.catalogue import make as make_problem
 
+    for name in agents:
+        if not takes_privacy(name):
+            raise InvalidParameter(f"{name} makes no promise and learns from nobody: there is nothing to explain")
     world = make_problem(on, seed=problem_seed, horizon=horizon)
     promise, options = privacy_of(epsilon, delta, trust), agent_options(calibration, bonus_scale, schedule, episodes)
     specs = [RunSpec(agent=name, problem=world.name, episodes=episodes, privacy=promise, options=options) for name in agents]
-    if beside_paper:
-        specs = [one for spec in specs for one in (spec, spec.printed() if _published(spec.agent) else spec)]
-    found = make(*(spec.make(world) for spec in dict.fromkeys(specs)))
+    found = make(*(spec.make(world) for spec in _with(specs, beside or [])))
     if as_json:
         print_json(found.to_json())
     else:
         typer.echo(str(found))
 
 
-def _published(agent: str) -> bool:
-    """Whether there are printed constants; an agent that the catalogue does not know is asked for them."""
-    from confide.agents.catalogue import AGENTS
+def _with(specs: "list[RunSpec]", beside: list[str]) -> "list[RunSpec]":
+    """Beside each agent the same one as printed, if it was printed, or without privacy; other agents once, at the end."""
+    from confide.agents.catalogue import has_paper
 
-    entry = AGENTS.get(agent)
-    return entry is None or entry.paper not in ("", "confide")
+    if "paper" in beside and not any(has_paper(spec.agent) for spec in specs):
+        return [spec.printed() for spec in specs]  # which is refused, in the agent's own words
+    own = ("paper", "no-privacy")
+    same, others = [name for name in beside if name in own], [name for name in beside if name not in own]
+    found: list[RunSpec] = []
+    for spec in specs:
+        found += [spec, *(spec.beside(name) for name in same if name != "paper" or has_paper(spec.agent))]
+    return list(dict.fromkeys([*found, *map(specs[0].beside, others)]))

@@ -7,7 +7,8 @@ import typer
 
 if TYPE_CHECKING:
     from confide.privacy.request import Request
-    from confide.privatizers import Schedule
+
+DELTA = 1e-5
 
 Epsilon = Annotated[float, typer.Option(help="The privacy budget: smaller is more private.")]
 Delta = Annotated[float, typer.Option(help="The probability that the promise may fail by.")]
@@ -28,31 +29,42 @@ When = Annotated[
         show_default="its own",
     ),
 ]
+Beside = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Another agent to put beside it, with its own defaults; `no-privacy` is the same one without, `paper` the same one "
+        "with the constants printed in its paper.",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
-def privacy_of(epsilon: float | None, delta: float, trust: str) -> "Request":
+def privacy_of(epsilon: float | None, delta: float | None, trust: str | None) -> "Request":
+    """What was asked for; None is what was not given. Half a promise is refused: it would run without any."""
     from confide.errors import InvalidParameter
     from confide.privacy.request import JointDP, LocalDP, NoPrivacy
 
-    if trust not in ("joint", "local"):
+    if trust not in ("joint", "local", None):
         raise InvalidParameter(f"trust must be joint or local, got {trust!r}")
     if epsilon is None:
+        half = [name for name, value in (("--delta", delta), ("--trust", trust)) if value is not None]
+        if half:
+            raise InvalidParameter(f"{half[0]} without --epsilon promises nothing: give --epsilon, or leave {half[0]} out")
         return NoPrivacy()
-    return JointDP(epsilon, delta) if trust == "joint" else LocalDP(epsilon, delta)
+    return (LocalDP if trust == "local" else JointDP)(epsilon, DELTA if delta is None else delta)
 
 
-def schedule_of(text: str, episodes: int) -> "Schedule":
-    """By name, or a release after each so many users."""
-    from confide.errors import InvalidParameter
-    from confide.privatizers import every, every_episode, geometric
+def agent_options(
+    calibration: str | None, bonus_scale: float | None, schedule: str | None, episodes: int
+) -> tuple[tuple[str, Any], ...]:
+    """Those that were given, as a `RunSpec` keeps them; an agent that does not take one says so."""
+    from confide.agents.catalogue import schedule_of
+    from confide.experiments.spec import Named
 
-    if text.isdecimal():
-        return every(int(text), episodes)
-    made = {"geometric": geometric, "every": every_episode}.get(text)
-    if made is None:
-        raise InvalidParameter(f"schedule must be geometric, every or a number of users, got {text!r}")
-    return made(episodes)
+    times = None if schedule is None else Named(schedule, schedule_of(schedule, episodes))
+    given = {"calibration": calibration, "bonus_scale": bonus_scale, "schedule": times}
+    return tuple((name, value) for name, value in given.items() if value is not None)
 
 
 def print_json(value: Any) -> None:

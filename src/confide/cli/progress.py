@@ -51,3 +51,25 @@ def bars(quiet: bool) -> Iterator[Bar]:
             return for_seed
 
         yield bar
+
+
+@contextmanager
+def counting(quiet: bool, label: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+    """One bar that counts: call what it yields with how many more there are."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda _more: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=12),
+        TextColumn("{task.completed:,}/{task.total:,} " + unit),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as display:
+        task = display.add_task(label, total=total)
+        yield lambda more: display.update(task, advance=more)

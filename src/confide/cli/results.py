@@ -62,20 +62,36 @@ def print_runs(runs: "list[Run]", as_json: bool) -> None:
         print_json(rows)
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["agent"], row["problem"], row["guarantee"]), []).append(row)
-    table = Table()
-    for heading in ("agent", "problem", "epsilon", "seeds", "users", "regret", "value", "way"):
-        table.add_column(heading, justify="left" if heading in ("agent", "problem") else "right", overflow="fold")
-    for (agent, problem, _), group in groups.items():
-        table.add_row(agent, problem, *_summary(group))
+    where = sorted({row["problem"] for row in rows})
+    table = Table(title=f"on {escape(where[0])}" if len(where) == 1 else None, title_justify="left")
+    named = ["agent"] if len(where) == 1 else ["agent", "problem"]
+    for heading in named:
+        words = [word for row in rows for word in row[heading].split()]
+        table.add_column(heading, overflow="fold", min_width=min(max(map(len, words)), 24))  # names break between words
+    for heading in ("epsilon", "seeds", "users", "regret", "value", "way"):
+        table.add_column(heading, justify="right", overflow="fold")
+    for group in groups.values():
+        table.add_row(*(escape(group[0][heading]) for heading in named), *_summary(group))
     console = Console()
     console.print(table)
-    for guarantee in dict.fromkeys(f"{one.agent}: {one.guarantee}" for one in runs):
+    if any(row["share"] is not None for row in rows):
+        console.print("way: how far the last policy is from uniform (0 %) to optimal play (100 %)", style="dim", highlight=False)
+    for guarantee in dict.fromkeys(f"{one.agent}: {one.guarantee}{_asked(one)}" for one in runs):
         console.print(guarantee, style="dim", highlight=False, soft_wrap=True, markup=False)
+
+
+def _asked(one: "Run") -> str:
+    """Where the noise gives another epsilon than was asked for: printed constants do."""
+    if one.certificate is None:
+        return ""
+    asked, given = (one.certificate.document[part]["epsilon"] for part in ("request", "promise"))
+    return f" (asked for epsilon={asked:g})" if asked is not None and given < 0.95 * asked else ""
 
 
 def _summary(group: list[dict[str, Any]]) -> list[str]:

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from confide.cli.options import (
+    DELTA,
     AsJson,
+    Beside,
     BonusScale,
     Calibration,
     Episodes,
     Horizon,
     ProblemSeed,
-    Trust,
     When,
+    agent_options,
     privacy_of,
-    schedule_of,
 )
 from confide.cli.progress import bars
 from confide.cli.results import print_runs
@@ -27,14 +28,6 @@ if TYPE_CHECKING:
     from confide.experiments.spec import RunSpec
 
 
-Beside = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Another agent to run beside it, with its own defaults; `no-privacy` is the same one without, `paper` the same one "
-        "with the constants printed in its paper.",
-        show_default=False,
-    ),
-]
 Counts = Annotated[
     bool | None,
     typer.Option(
@@ -51,8 +44,13 @@ def run(
     epsilon: Annotated[
         float | None, typer.Option(help="The privacy budget; without it there is no privacy.", show_default=False)
     ] = None,
-    delta: Annotated[float, typer.Option(help="The probability that the promise may fail by; 0 for pure privacy.")] = 1e-5,
-    trust: Trust = "joint",
+    delta: Annotated[
+        float | None,
+        typer.Option(help="The probability that the promise may fail by; 0 for pure privacy.", show_default=f"{DELTA:g}"),
+    ] = None,
+    trust: Annotated[
+        str | None, typer.Option(help="joint: a curator is trusted; local: nobody is.", show_default="joint")
+    ] = None,
     episodes: Episodes = 100_000,
     calibration: Calibration = None,
     bonus_scale: BonusScale = None,
@@ -84,7 +82,8 @@ def run(
         options=agent_options(calibration, bonus_scale, schedule, episodes),
         counts=counts,
     )
-    specs = list(dict.fromkeys([first, *(_beside(name, first) for name in beside or ())]))
+    specs = list(dict.fromkeys([first, *map(first.beside, beside or ())]))
+    _check(specs, world, seed)
     _run_all(specs, world, range(seed, seed + seeds), out, as_json)
 
 
@@ -117,27 +116,15 @@ def _short(spec: "RunSpec") -> str:
     return f"{spec.title[-16:]}{f' eps {epsilon:g}' if epsilon < float('inf') else ''}"
 
 
-def agent_options(
-    calibration: str | None, bonus_scale: float | None, schedule: str | None, episodes: int
-) -> tuple[tuple[str, Any], ...]:
-    """Those that were given, as a `RunSpec` keeps them; an agent that does not take one says so."""
-    from confide.experiments.spec import Named
+def _check(specs: "list[RunSpec]", world: Any, seed: int) -> None:
+    """All of them before the first run: a mistake in the last one must not cost the time of the others."""
+    from confide.errors import ConfideError
 
-    times = None if schedule is None else Named(schedule, schedule_of(schedule, episodes))
-    given = {"calibration": calibration, "bonus_scale": bonus_scale, "schedule": times}
-    return tuple((name, value) for name, value in given.items() if value is not None)
-
-
-def _beside(name: str, first: "RunSpec") -> "RunSpec":
-    """The same agent without privacy or as printed, or another one under the same promise where it makes one."""
-    import dataclasses
-
-    from confide.agents.catalogue import takes_privacy
-    from confide.privacy.request import NoPrivacy
-
-    if name == "no-privacy":
-        return dataclasses.replace(first, privacy=NoPrivacy())
-    if name == "paper":
-        return first.printed()
-    promise = first.privacy if takes_privacy(name) else NoPrivacy()
-    return dataclasses.replace(first, agent=name, privacy=promise, options=())
+    for spec in specs:
+        try:
+            schedule = getattr(spec.ready(world, seed), "schedule", None)
+        except ConfideError as error:
+            raise (type(error)(f"{spec.title}: {error}") if len(specs) > 1 else error) from None
+        if schedule is not None and schedule.leaves == 1:  # allowed, and pointless
+            late = f"the first release comes after all {spec.episodes:,} users: nothing is learned in time"
+            typer.echo(f"warning: {spec.title}: {late}", err=True)

@@ -24,7 +24,8 @@ def verify(
     promise = loaded.document["promise"]
     if as_json:
         recomputed = found.epsilon if math.isfinite(found.epsilon) else None
-        print_json({"valid": True, "recomputed_epsilon": recomputed, "delta": found.delta, "promise": promise})
+        trust = {"on_trust": taken_on_trust(loaded), "assumptions": loaded.document["assumptions"]}
+        print_json({"valid": True, "recomputed_epsilon": recomputed, "delta": found.delta, "promise": promise, **trust})
         return
     if promise["trust"] == "none":
         typer.echo("The certificate is in order, and it promises NOTHING: no noise was added.")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from confide.agents.agent import agent_name
+from confide.agents.learner import Learner
 from confide.errors import InvalidParameter, StateError
 from confide.experiments.run import Segment
 from confide.mechanisms.state import StateFile, pack, unpack
@@ -49,10 +50,12 @@ class Loop:
         self.served, self.regret = 0, 0.0
         self.segments: list[Segment] = []
         self.policy: Policy | None = None
-        self.known = problem.optimal_value is not None
+        self.optimal_value = problem.optimal_value
+        self.known = self.optimal_value is not None
         self.ignored = self.known and bool(getattr(agent, "ignores_data", False))
         self.counted = not self.ignored and _counted(agent, problem, total, counts)
         self.messages = not self.ignored and not self.counted and _local(agent)
+        self._alone = agent.guarantee.trust is not Trust.LOCAL  # few users are faster one by one; a crowd of devices needs counts
         self._left, self._earned = 0, 0.0  # of the segment that is not finished
         self._saves, self._saved_at, self._stop = 0, -1, False
         self._started = self._saved = time.monotonic()
@@ -91,8 +94,9 @@ class Loop:
 
     def _value(self, policy: Policy) -> float:
         """Of what a user plays: a device plays one of the round's policies at random, which is worth their average."""
-        played = self.agent.current_round().policies if self.messages else (policy,)
-        return float(np.mean([self.problem.value(one) for one in played]))
+        if not self.messages:
+            return float(self.problem.value(policy))
+        return float(np.mean([self.problem.value(one) for one in self.agent.current_round().policies]))
 
     def _chunk(self, policy: Policy) -> None:
         most = DEVICES if self.messages else CHUNK
@@ -104,19 +108,21 @@ class Loop:
             self._earned += earned
             mean_return = self._earned / users
         else:
-            self.regret += size * (self.problem.optimal_value - now.value)
+            self.regret += size * (self.optimal_value - now.value)
         self.segments[-1] = Segment(users, now.value, mean_return, now.noise_std, now.signal)
         self.served, self._left = self.served + size, self._left - size
 
     def _observe(self, policy: Policy, users: int) -> float:
-        """Show the agent what so many users did; what they got together."""
+        """Show the agent what so many users did; what they got together, if nobody knows what to expect."""
         seen: Trajectories | TransitionCounts
         if self.ignored:
             seen = nobody_counted(users, self.problem.horizon)
         else:
-            few = users <= FEW and not _local(self.agent)  # faster one by one; a crowd of devices needs counts
+            few = users <= FEW and self._alone
             seen = (self.problem.count if self.counted and not few else self.problem.sample)(policy, users, self.rng)
         self.agent.observe(seen)
+        if self.known:  # exactly, from the policy
+            return 0.0
         return float(seen.rewards.sum()) if isinstance(seen, Trajectories) else float(seen.reward @ seen.count)
 
     def _devices(self, users: int) -> float:
@@ -136,8 +142,10 @@ class Loop:
 
     def _save_in_time(self) -> None:
         # secure noise is not reproducible: each batch must be on the disk before the next policy is shown to anybody
+        if self.state is None:
+            return
         every_batch = getattr(getattr(self.agent, "noise", None), "name", "fast") == "secure"
-        if self.state is not None and (every_batch or time.monotonic() - self._saved > SAVE_EVERY):
+        if every_batch or time.monotonic() - self._saved > SAVE_EVERY:
             self.save()
 
     def save(self) -> None:
@@ -172,7 +180,8 @@ class Loop:
         facts = saved.facts
         if facts["label"] != self.label:
             raise StateError(f"the state file is of another run: {facts['label']}; this is {self.label}")
-        self.agent.restore(saved.arrays["agent"].tobytes())
+        newest = {"released": 0} if isinstance(self.agent, Learner) else {}  # the run's own state file keeps watch
+        self.agent.restore(saved.arrays["agent"].tobytes(), **newest)
         if "policy" in saved.arrays:
             self.policy = load_policy(io.BytesIO(saved.arrays["policy"].tobytes()))
         self.rng.bit_generator.state = facts["world"]

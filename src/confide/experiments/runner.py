@@ -43,7 +43,8 @@ def run(
 
     `counts=True` simulates whole batches by their exact transition counts, which is fast, and which the certificate says; `counts=False`
     goes user by user: trajectories, or under `LocalDP` one client and one message each. None counts where it can, but goes through real
-    clients and messages under `LocalDP` with at most 10 000 episodes. Both ways have the same law.
+    clients and messages under `LocalDP` with at most 10 000 episodes. Both ways have the same law, except
+    that devices draw which of a round's policies they follow, where counts serve equal shares.
     """
     problem = _world(problem, features, horizon)
     total = _episodes(agent, episodes)
@@ -129,7 +130,7 @@ def run_label(agent: Any, problem: Any, episodes: int, seed: int, *, counts: boo
     """Everything that decides the result of a run: two runs with the same label are the same run."""
     simulated = "" if counts is None else f", counts={counts}"
     settings = getattr(agent, "settings", None)
-    name = agent_name(agent) if settings is None else f"{agent_name(agent)} {hashlib.sha256(settings.encode()).hexdigest()[:8]}"
+    name = agent_name(agent) if settings is None else f"{agent_name(agent)} {settings}"
     promise = f"{agent.guarantee.request!r}, {agent.guarantee.source} noise"
     return f"{name} on {problem.name} {fingerprint(problem)}, {episodes} episodes, seed {seed}, {promise}{simulated}"
 

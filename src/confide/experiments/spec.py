@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from confide.agents.catalogue import make_agent
+from confide.agents.catalogue import make_agent, takes_privacy
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.experiments.loop import Progress
 from confide.experiments.run import Run
@@ -64,11 +64,28 @@ class RunSpec:
         others = (option for option in self.options if option[0] != "calibration")
         return replace(self, options=(("calibration", "paper"), *others))
 
+    def beside(self, name: str) -> "RunSpec":
+        """What stands beside it: `no-privacy` or `paper`, the same agent without privacy or as printed; or another agent, with its own
+        defaults, under the same promise where it makes one."""
+        if name == "no-privacy":
+            return replace(self, privacy=NoPrivacy())
+        if name == "paper":
+            return self.printed()
+        return replace(self, agent=name, privacy=self.privacy if takes_privacy(name) else NoPrivacy(), options=())
+
     def make(self, problem: Any) -> Any:
         """The agent, named after everything that was chosen for it: a run's label has its name."""
         options = {name: value.value if isinstance(value, Named) else value for name, value in self.options}
         agent = make_agent(self.agent, problem, episodes=self.episodes, privacy=self.privacy, **options)
         agent.name = self.title
+        return agent
+
+    def ready(self, problem: Any, seed: int) -> Any:
+        """The agent with its randomness and its noise, refused unless that noise keeps the promise: everything but the users."""
+        agent = self.make(problem)
+        prepare(agent, seed, noise_source(self.source) if self.source != "fast" else None)
+        if not isinstance(self.privacy, NoPrivacy) and agent.guarantee.epsilon > self.privacy.epsilon * (1 + SLACK):
+            raise PromiseBroken(f"{self.privacy} was asked for, {self.title} gives {agent.guarantee}")
         return agent
 
 
@@ -83,10 +100,7 @@ def run_seeds(
 ) -> Iterator[Run]:
     """One run per seed, each saved when it is complete; what is there already is loaded, what was interrupted is taken up."""
     for seed in seeds:
-        agent = spec.make(problem)
-        prepare(agent, seed, noise_source(spec.source) if spec.source != "fast" else None)
-        if not isinstance(spec.privacy, NoPrivacy) and agent.guarantee.epsilon > spec.privacy.epsilon * (1 + SLACK):
-            raise PromiseBroken(f"{spec.privacy} was asked for, {spec.agent} gives {agent.guarantee}")
+        agent = spec.ready(problem, seed)
         folder = None if out is None else out / spec.label / f"seed-{seed}"
         if folder is not None and (folder / "run.json").exists():
             done = Run.load(folder)

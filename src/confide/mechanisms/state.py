@@ -41,6 +41,11 @@ class State:
 
 
 def pack(kind: str, generation: int, facts: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> bytes:
+    for name, array in arrays.items():
+        if str(array.dtype) not in _TYPES:
+            raise StateError(
+                f"a state holds arrays of {', '.join(sorted(_TYPES))}, {name} is {array.dtype}: it would not open again"
+            )
     layout = {name: [str(array.dtype), list(array.shape)] for name, array in arrays.items()}
     header = json.dumps({"format": _FORMAT, "kind": kind, "generation": generation, "facts": facts, "arrays": layout}).encode()
     body = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays.values())

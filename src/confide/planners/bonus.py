@@ -27,9 +27,10 @@ class Width:
     cap: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("sampling", "noise", "factor", "cap"):
-            if not getattr(self, name) >= 0:
-                raise InvalidParameter(f"{name} must not be negative, got {name}={getattr(self, name)}")
+        if self.sampling >= 0 and self.noise >= 0 and self.factor >= 0 and self.cap >= 0:
+            return
+        name = next(name for name in ("sampling", "noise", "factor", "cap") if not getattr(self, name) >= 0)
+        raise InvalidParameter(f"{name} must not be negative, got {name}={getattr(self, name)}")
 
 
 NO_BONUS = Width(0.0, 0.0, factor=0.0)
@@ -51,7 +52,7 @@ def bonus(rows: Array, precision: Array, scale: float, width: Width) -> Array:
         raise InvalidParameter(f"precision must have shape ({m}, {m}) to fit the rows, got {precision.shape}")
     flat = np.ascontiguousarray(rows, dtype=float).reshape(-1, m)
     inverse = np.asarray(np.linalg.inv(precision), dtype=float)
-    return _kernels.bonus(flat, inverse, float(scale), *parameters(width)).reshape(rows.shape[:-1])
+    return _kernels.bonus(flat, inverse, float(scale), parameters(width)).reshape(rows.shape[:-1])
 
 
 def parameters(width: Width) -> tuple[float, float, float, float]:

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
-from confide.planners import _kernels
-from confide.planners.value_features import FeatureMap
+from confide.planners import _least_squares_kernels as _kernels
+from confide.planners.value_features import FeatureMap, raw
 
 Array = npt.NDArray[np.float64]
 
@@ -50,19 +50,29 @@ def least_squares(
     if Lambda.shape != (*u.shape, m) or m == 0:
         raise InvalidParameter(f"Lambda and u must have shapes (..., m, m) and (..., m), got {Lambda.shape} and {u.shape}")
     rho = ridge_size(m, noise_std=noise_std, ridge=ridge, floor=floor)
-    flat = np.ascontiguousarray(u, dtype=float).reshape(-1, m)
-    solved, repaired = _kernels.repaired(np.ascontiguousarray(Lambda, dtype=float).reshape(-1, m, m), flat, rho)
-    theta, precision = solved.reshape(u.shape), repaired.reshape(Lambda.shape)
+    matrices, vectors = (
+        np.ascontiguousarray(Lambda, dtype=float).reshape(-1, m, m),
+        np.ascontiguousarray(u, dtype=float).reshape(-1, m),
+    )
     if simplex:
-        theta = _on_simplex(theta, precision, feature_map)
-    return Estimate(theta, precision)
+        weights = feature_map or raw(m)
+        theta, precision = _kernels.repaired_on_simplex(matrices, vectors, rho, weights.origin, weights.basis)
+    else:
+        theta, precision = _kernels.repaired(matrices, vectors, rho)
+    return Estimate(theta.reshape(u.shape), precision.reshape(Lambda.shape))
+
+
+def mean_eigenvalue(Lambda: Array) -> float:
+    """Of all matrices [n, m, m] together: what stands against the noise."""
+    return _kernels.mean_diagonal(Lambda)
 
 
 def ridge_size(dimension: int, *, noise_std: float, ridge: float = 0.5, floor: float = 1.0) -> float:
     """rho = max(floor, ridge s sqrt(2m) / 2)."""
-    for name, value in (("noise_std", noise_std), ("ridge", ridge)):
-        if not 0 <= value < math.inf:
-            raise InvalidParameter(f"{name} must be finite and not negative, got {name}={value}")
+    if not 0 <= noise_std < math.inf:
+        raise InvalidParameter(f"noise_std must be finite and not negative, got noise_std={noise_std}")
+    if not 0 <= ridge < math.inf:
+        raise InvalidParameter(f"ridge must be finite and not negative, got ridge={ridge}")
     if not 0 < floor < math.inf:
         raise InvalidParameter(f"floor must be positive, got floor={floor}")
     return max(floor, ridge * noise_std * math.sqrt(2 * dimension) / 2)
@@ -82,18 +92,5 @@ def project_simplex(weights: Array, precision: Array) -> Array:
     eigenvalues = np.linalg.eigvalsh(precision + scale)
     if not (np.isfinite(weights).all() and (eigenvalues[..., 0] > 1e-15 * eigenvalues[..., -1]).all()):
         raise InvalidParameter("weights must be finite, and precision positive definite on the vectors that sum to zero")
-    return _project(weights, precision)
-
-
-def _on_simplex(theta: Array, precision: Array, feature_map: FeatureMap | None) -> Array:
-    if feature_map is None:
-        return _project(theta, precision)
-    B = feature_map.basis
-    return feature_map.coordinates(_project(feature_map.mixture(theta), B @ precision @ B.T))
-
-
-def _project(weights: Array, precision: Array) -> Array:
-    d = weights.shape[-1]
     flat = np.ascontiguousarray(weights, dtype=float).reshape(-1, d)
-    found = _kernels.project(flat, np.ascontiguousarray(precision, dtype=float).reshape(-1, d, d))
-    return np.asarray(found / found.sum(axis=1, keepdims=True)).reshape(weights.shape)  # the sum, to the last digit
+    return _kernels.project(flat, np.ascontiguousarray(precision, dtype=float).reshape(-1, d, d)).reshape(weights.shape)

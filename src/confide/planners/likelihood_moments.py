@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from confide.planners import _kernels
+from confide.planners import _likelihood_kernels as _kernels
 from confide.planners.least_squares import project_simplex
 
 Array = npt.NDArray[np.float64]
@@ -38,7 +38,7 @@ class Served:
 class Posterior:
     """What is known of the weights. Public.
 
-    Shapes: weights [h, i] on the simplex, covariance [h, i, i] (on vectors that sum to zero), visits [h, q, s] the predicted state
+    Shapes: weights [h, i] on the simplex, covariance [h, i, i] (on vectors that sum to zero), states [h, q, s] the predicted state
     distributions, signal: the mean singular value of M.
     """
 

@@ -14,7 +14,7 @@ from confide.errors import InvalidParameter
 from confide.planners import _kernels
 from confide.planners.bonus import Width, parameters
 from confide.planners.least_squares import Estimate
-from confide.planners.value_features import FeatureMap, flat_kernels
+from confide.planners.value_features import FeatureMap, SparseKernels, sparse
 from confide.policy import TabularPolicy
 
 Array = npt.NDArray[np.float64]
@@ -33,7 +33,7 @@ class Plan:
 
 
 def optimistic(
-    kernels: Array,
+    kernels: Array | SparseKernels,
     rewards: Array,
     estimate: Estimate,
     *,
@@ -46,11 +46,11 @@ def optimistic(
     `estimate` and `width` are in the coordinates of `feature_map`. `ceiling` [h] bounds Q_h from above: H - h by default, which is right
     for rewards in [0, 1]. Estimates of unknown rewards, with their own bonus, come as `rewards`.
     """
-    flat, (H, S, A) = flat_kernels(feature_map, kernels), rewards.shape
+    seen, (H, S, A) = sparse(feature_map, kernels), rewards.shape
     m = feature_map.dimension
     weights, precision = estimate.weights, estimate.precision
-    if kernels.shape[1:3] != (S, A):
-        raise InvalidParameter(f"rewards must have shape (horizon, {kernels.shape[1]}, {kernels.shape[2]}), got {rewards.shape}")
+    if (seen.states, seen.actions) != (S, A):
+        raise InvalidParameter(f"rewards must have shape (horizon, {seen.states}, {seen.actions}), got {rewards.shape}")
     if len(weights) < H - 1 or weights.shape != (len(weights), m) or precision.shape != (len(weights), m, m):
         expected = f"({H - 1}, {m}) and ({H - 1}, {m}, {m})"
         raise InvalidParameter(f"estimates must have shapes {expected}, got {weights.shape} and {precision.shape}")
@@ -58,11 +58,9 @@ def optimistic(
     if ceilings.shape != (H,):
         raise InvalidParameter(f"ceiling must have shape ({H},), got {ceilings.shape}")
     values, Q, actions = _kernels.optimistic(
-        flat,
+        seen.arrays,
         np.ascontiguousarray(rewards, dtype=float),
-        feature_map.origin,
-        feature_map.basis,
-        feature_map.span or 0.0,
+        seen.span,
         np.ascontiguousarray(weights),
         np.ascontiguousarray(precision),
         parameters(width),

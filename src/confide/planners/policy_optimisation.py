@@ -14,7 +14,7 @@ import numpy.typing as npt
 from confide.planners import _kernels
 from confide.planners.bonus import Width, parameters
 from confide.planners.least_squares import Estimate
-from confide.planners.value_features import FeatureMap, flat_kernels
+from confide.planners.value_features import FeatureMap, SparseKernels, sparse
 
 Array = npt.NDArray[np.float64]
 
@@ -28,19 +28,17 @@ class Evaluation:
 
 
 def evaluate(
-    kernels: Array, rewards: Array, estimate: Estimate, logits: Array, *, feature_map: FeatureMap, width: Width
+    kernels: Array | SparseKernels, rewards: Array, estimate: Estimate, logits: Array, *, feature_map: FeatureMap, width: Width
 ) -> Evaluation:
     """As `optimistic` plans, but for the policy of the logits instead of the greedy one."""
-    flat, (H, S, A) = flat_kernels(feature_map, kernels), rewards.shape
+    seen, (H, S, A) = sparse(feature_map, kernels), rewards.shape
     policy, inverses = softmax(logits), np.asarray(np.linalg.inv(estimate.precision), dtype=float)
     values, Q = np.zeros((H + 1, S)), np.empty((H, S, A))
     for h in reversed(range(H)):
         expected = np.zeros(S * A)
         if h < H - 1:
-            X, offset, scale = _kernels.value_features(
-                flat, values[h + 1], feature_map.origin, feature_map.basis, feature_map.span or 0.0
-            )
-            expected = offset + scale * X @ estimate.weights[h] + _kernels.bonus(X, inverses[h], scale, *parameters(width))
+            X, offset, scale = _kernels.value_features(seen.arrays, values[h + 1], seen.span)
+            expected = offset + scale * X @ estimate.weights[h] + _kernels.bonus(X, inverses[h], scale, parameters(width))
         Q[h] = np.clip(rewards[h] + expected.reshape(S, A), 0.0, float(H - h))
         values[h] = (Q[h] * policy[h]).sum(axis=1)
     return Evaluation(values, Q)

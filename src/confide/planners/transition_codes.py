@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from confide.planners import _kernels
+from confide.planners import _likelihood_kernels as _kernels
 
 Array = npt.NDArray[np.float64]
 _FEW_CODES = 6000  # up to here all pairs are measured

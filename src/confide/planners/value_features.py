@@ -17,6 +17,8 @@ from confide.errors import InvalidParameter
 from confide.planners import _kernels
 
 Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+_FITTING = np.zeros((0, 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,30 +83,76 @@ class ValueFeatures:
     scale: Array
 
 
-def value_features(feature_map: FeatureMap, kernels: Array, values: Array) -> ValueFeatures:
+def value_features(feature_map: FeatureMap, kernels: "Array | SparseKernels", values: Array) -> ValueFeatures:
     """The features of the values [h, s'] after each step, with kernels [i, s, a, s']."""
     return fitted(feature_map, kernels, values, balance=1.0)[0]
 
 
-def fitted(feature_map: FeatureMap, kernels: Array, values: Array, *, balance: float) -> tuple[ValueFeatures, Array]:
+def fitted(
+    feature_map: FeatureMap, kernels: "Array | SparseKernels", values: Array, *, balance: float
+) -> tuple[ValueFeatures, Array]:
     """The features, and weights 1/sqrt(G(s, a)) [h, s, a] under which no possible row (X, balance y / sqrt(2)) is longer than one.
 
     G = ||X||^2 + balance^2 Y^2 / 2 with Y(s, a) the largest |y| among the s' that some kernel allows. Zero where G is.
     """
-    flat, m = flat_kernels(feature_map, kernels), feature_map.dimension
-    _, S, A, _ = kernels.shape
-    if values.ndim != 2 or values.shape[1] != S:
-        raise InvalidParameter(f"values must have shape (steps, {S}), got {values.shape}")
-    later = np.ascontiguousarray(values, dtype=float)
-    rows, offset, scale, weight = _kernels.weighted_features(
-        flat, later, feature_map.origin, feature_map.basis, feature_map.span or 0.0, balance
-    )
+    seen = sparse(feature_map, kernels)
+    S, A, m = seen.states, seen.actions, feature_map.dimension
+    rows, offset, scale, weight = _kernels.weighted_features(seen.arrays, seen.after(values), seen.span, balance)
     return ValueFeatures(rows.reshape(-1, S, A, m), offset.reshape(-1, S, A), scale), weight.reshape(-1, S, A)
 
 
-def flat_kernels(feature_map: FeatureMap, kernels: Array) -> Array:
-    """kernels [i, s, a, s'] as the compiled loops want them, [i * s * a, s']."""
+def visited(
+    kernels: "SparseKernels",
+    values: Array,
+    step: Ints,
+    state: Ints,
+    action: Ints,
+    after: Ints,
+    *,
+    balance: float,
+    weights: Array | None = None,
+) -> tuple[Array, Array]:
+    """X [n, m] and y [n] of transitions (h, s, a, s'), times weights [h, s, a] (by default the fitting ones), made where they are needed:
+
+    a round of few users looks at few rows. The transitions must exist.
+    """
+    table = _FITTING if weights is None else np.ascontiguousarray(weights, dtype=float).reshape(len(values), -1)
+    return _kernels.visited(kernels.arrays, kernels.actions, values, kernels.span, balance, table, step, state, action, after)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseKernels:
+    """Kernels [i, s, a, s'] through a feature map, only where some kernel is not zero: most states cannot follow most others.
+
+    `arrays` are starts [row + 1], successors [entry] and coefficients [entry, m + 1]: row r = s * actions + a has the entries
+    starts[r]:starts[r + 1], each with its s' and what V(s') adds to X, and last what it adds to the offset.
+    """
+
+    feature_map: FeatureMap
+    states: int
+    actions: int
+    arrays: tuple[Ints, Ints, Array] = field(repr=False)
+    span: float  # zero: the range of the values themselves
+
+    def after(self, values: Array) -> Array:
+        """Values [h, s'], checked."""
+        if values.ndim != 2 or values.shape[1] != self.states:
+            raise InvalidParameter(f"values must have shape (steps, {self.states}), got {values.shape}")
+        return np.ascontiguousarray(values, dtype=float)
+
+
+def sparse(feature_map: FeatureMap, kernels: "Array | SparseKernels") -> SparseKernels:
+    """Made once where the same kernels are planned with again and again; what is made already comes back as it is."""
+    if isinstance(kernels, SparseKernels):
+        if kernels.feature_map is not feature_map:
+            raise InvalidParameter("the sparse kernels were made for another feature map")
+        return kernels
     d = len(feature_map.origin)
     if kernels.ndim != 4 or len(kernels) != d or kernels.shape[1] != kernels.shape[3]:
         raise InvalidParameter(f"kernels must have shape ({d}, states, actions, states), got {kernels.shape}")
-    return np.ascontiguousarray(kernels, dtype=float).reshape(-1, kernels.shape[3])
+    _, S, A, _ = kernels.shape
+    by_row = np.moveaxis(kernels, 0, -1).reshape(S * A, S, d)
+    possible = (by_row != 0).any(axis=2)
+    starts = np.concatenate([[0], np.cumsum(possible.sum(axis=1))])
+    coefficients = by_row[possible] @ np.column_stack([feature_map.basis, feature_map.origin])
+    return SparseKernels(feature_map, S, A, (starts, np.nonzero(possible)[1], coefficients), feature_map.span or 0.0)

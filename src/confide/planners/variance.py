@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from confide.planners.bonus import Width, bonus
 from confide.planners.least_squares import Estimate
-from confide.planners.value_features import FeatureMap, value_features
+from confide.planners.value_features import FeatureMap, SparseKernels, value_features
 
 Array = npt.NDArray[np.float64]
 
@@ -20,7 +20,7 @@ class Moment:
     error: Array
 
 
-def moment(feature_map: FeatureMap, kernels: Array, values: Array, estimate: Estimate, width: Width) -> Moment:
+def moment(feature_map: FeatureMap, kernels: Array | SparseKernels, values: Array, estimate: Estimate, width: Width) -> Moment:
     """Of f = values [h, s'] after each step, from the estimate of the mixture."""
     features = value_features(feature_map, kernels, values)
     scale = features.scale[:, None, None]

@@ -7,12 +7,14 @@ returned without the `Guarantee` that covers it.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
+from confide.privacy import _kernels
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import Relation
 
@@ -59,11 +61,12 @@ class Bounded:
             raise InvalidParameter(f"a contribution must have shape ({self.bound.size},), got {values.shape}")
         if isinstance(self.users, bool) or not isinstance(self.users, int | np.integer) or self.users < 0:
             raise InvalidParameter("a contribution must be of a whole number of users")
-        if not (np.isfinite(values).all() and (np.rint(values / self.bound.grid) * self.bound.grid == values).all()):
+        largest = _kernels.largest_on_grid(values, self.bound.grid)
+        if largest < 0:
             raise InvalidParameter(
                 "a contribution must come from the bound that clips it: its values are not on the bound's grid"
             )
-        if np.abs(values).max() > self.users * self.bound.largest * (1 + 1e-6):
+        if largest > self.users * self.bound.largest * (1 + 1e-6):
             raise InvalidParameter(f"the values are too large for {self.users} users who were clipped by the bound")
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
@@ -123,7 +126,7 @@ class L2Ball:
         return grid_for(self.radius)
 
     def sensitivity(self, relation: Relation) -> float:
-        return self.radius * (2 if relation is Relation.REPLACE else 1)
+        return self.radius * (1 if relation is Relation.NULL else 2)
 
     def l1_sensitivity(self, relation: Relation) -> float:
         return math.sqrt(self.size) * self.sensitivity(relation)
@@ -157,6 +160,8 @@ def real_numbers(values: npt.ArrayLike) -> Array:
     """Private input as floats; what cannot be one is refused without being quoted."""
     try:
         array = np.asarray(values)
+        if array.dtype == np.float64:
+            return array
         if array.dtype.kind not in "biuf":
             raise InvalidParameter(f"a contribution must be an array of real numbers, got dtype {array.dtype}")
         with np.errstate(all="ignore"):
@@ -167,6 +172,7 @@ def real_numbers(values: npt.ArrayLike) -> Array:
         raise InvalidParameter("a contribution must be a rectangular array of real numbers") from None
 
 
+@lru_cache(maxsize=64)
 def grid_for(largest: float) -> float:
     """2^-24 of the largest value, as a power of two: fine enough to cost nothing, coarse enough for 2^29 users to add up exactly."""
     return 2.0 ** (math.ceil(math.log2(largest)) - 24)

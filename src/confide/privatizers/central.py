@@ -56,7 +56,8 @@ class CentralPrivatizer:
         self._counter = Counter(
             bound, factorisation, loss=loss or loss_for(privacy), request=privacy, users=schedule.users, noise=noise
         )
-        self._leaf: Array = np.zeros(bound.size)  # the batch since the last release
+        self._nobody: Array = np.zeros(bound.size)
+        self._leaf = self._nobody  # the batch since the last release
         self._users = 0
         self._durable = 0  # the generation that is safe to show
         self._restored = False
@@ -144,7 +145,7 @@ class CentralPrivatizer:
 
     def _close(self, leaf: Bounded) -> None:
         self._counter.absorb(leaf)
-        self._leaf = np.zeros_like(self._leaf)
+        self._leaf = self._nobody
         if self._store:
             self._store.write(self._pack())
         self._durable = self._counter.generation

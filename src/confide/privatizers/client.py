@@ -1,5 +1,6 @@
 """The device's side of the seam under local privacy: a bounded contribution in, one noised message out."""
 
+import hashlib
 import struct
 from dataclasses import dataclass, field
 
@@ -14,9 +15,10 @@ from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import LocalDP, Relation, Request, Trust
 
-_HEADER = struct.Struct(">4sBQ16sI")  # magic, version, generation, nonce, how many numbers follow (little-endian doubles)
+# magic, version, generation, nonce, channel, how many numbers follow (little-endian doubles)
+_HEADER = struct.Struct(">4sBQ16s8sI")
 _MAGIC, _VERSION = b"cfdm", 1
-_NONCE = 16
+_NONCE, _CHANNEL = 16, 8
 _MOST = 2**22  # coordinates: 32 MB
 
 
@@ -26,6 +28,7 @@ class Message:
 
     generation: int  # of the release that the device planned with
     nonce: bytes
+    channel: bytes  # which bound and which noise it was made with: see `Channel.id`
     values: Array = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -33,6 +36,8 @@ class Message:
             raise InvalidParameter("a message's generation must be a whole number, not negative")
         if not isinstance(self.nonce, bytes) or len(self.nonce) != _NONCE:
             raise InvalidParameter(f"a message's nonce must be {_NONCE} bytes")
+        if not isinstance(self.channel, bytes) or len(self.channel) != _CHANNEL:
+            raise InvalidParameter(f"a message's channel must be {_CHANNEL} bytes")
         values = np.array(self.values, dtype=float)  # a copy: nobody else can write into it
         if values.ndim != 1 or not 1 <= values.size <= _MOST:
             raise InvalidParameter(f"a message has between 1 and {_MOST} numbers in one row, got shape {values.shape}")
@@ -42,7 +47,7 @@ class Message:
         object.__setattr__(self, "values", values)
 
     def to_bytes(self) -> bytes:
-        header = _HEADER.pack(_MAGIC, _VERSION, self.generation, self.nonce, self.values.size)
+        header = _HEADER.pack(_MAGIC, _VERSION, self.generation, self.nonce, self.channel, self.values.size)
         return header + self.values.astype("<f8").tobytes()
 
     @classmethod
@@ -53,12 +58,12 @@ class Message:
         data = bytes(data)
         if len(data) < _HEADER.size or not data.startswith(_MAGIC):
             raise InvalidParameter("these bytes are not a message of confide")
-        _, version, generation, nonce, size = _HEADER.unpack_from(data)
+        _, version, generation, nonce, channel, size = _HEADER.unpack_from(data)
         if version != _VERSION:
             raise InvalidParameter(f"the message has version {version}, this confide reads version {_VERSION}")
         if len(data) != _HEADER.size + 8 * size:
             raise InvalidParameter(f"the message announces {size} numbers, its length is not theirs: truncated, or too long")
-        return cls(generation, nonce, np.frombuffer(data, dtype="<f8", offset=_HEADER.size))
+        return cls(generation, nonce, channel, np.frombuffer(data, dtype="<f8", offset=_HEADER.size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,19 @@ class Channel:
     noise: AdditiveNoise
     guarantee: Guarantee
 
+    def __post_init__(self) -> None:
+        true = self.bound.sensitivity(Relation.REPLACE) if self.noise.norm == 2 else self.bound.l1_sensitivity(Relation.REPLACE)
+        if self.noise.sensitivity < true or self.noise.stream_norm < 1 or self.noise.loss() != self.guarantee.loss:
+            raise InvalidParameter("the guarantee is not what this noise gives for this bound")
+        if self.bound.size > _MOST:
+            raise InvalidParameter(f"a message has at most {_MOST} numbers, the bound has {self.bound.size}")
+
+    @property
+    def id(self) -> bytes:
+        """The same for a server and a device that count on the same noise; public, and the same for all devices."""
+        text = f"{self.bound!r} {self.noise!r}"
+        return hashlib.sha256(text.encode()).digest()[:_CHANNEL]
+
     def message(self, contribution: Bounded, generation: int, source: NoiseSource) -> Message:
         """One user's contribution, noised. Two messages about the same user would be two releases: a device asks once."""
         if contribution.bound is not self.bound and contribution.bound != self.bound:
@@ -82,7 +100,7 @@ class Channel:
         if source.name != self.guarantee.source:
             raise InvalidParameter(f"the channel is made for {self.guarantee.source} noise, the source is {source.name}")
         noisy = self.noise.add(self.noise.to_lattice(contribution.values)[None], source)[0]
-        return Message(generation, source.token(_NONCE), noisy)
+        return Message(generation, source.token(_NONCE), self.id, noisy)
 
 
 def open_channel(bound: Bound, privacy: Request, *, source: NoiseSource, users: int = 1, loss: Loss | None = None) -> Channel:

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
+from confide.errors import DuplicateMessage, InvalidParameter, PrivacyError, StaleMessage, StateError, StreamExhausted
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.mechanisms.state import pack, unpack
 from confide.privacy.bounded import Array, Bound, Bounded, NoiseLevel, Released
@@ -83,13 +83,15 @@ class LocalPrivatizer:
         """One device's message; a refused one changes nothing."""
         self._check_room(1)
         if message.generation != self._generation:
-            raise InvalidParameter(
+            raise StaleMessage(
                 f"the message was planned with release {message.generation}, the current one is {self._generation}: it is stale"
             )
+        if message.channel != self.channel.id:
+            raise InvalidParameter("the message was made for another bound or with other noise than this server counts on")
         if message.values.shape != self._open.shape:
             raise InvalidParameter(f"a message must have {self._open.size} numbers, got {message.values.size}")
         if message.nonce in self._nonces:
-            raise InvalidParameter("this message was absorbed before")
+            raise DuplicateMessage("this message was absorbed before")
         self._nonces.add(message.nonce)
         self._take(np.clip(message.values, -self._limit, self._limit), 1)
 

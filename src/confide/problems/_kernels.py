@@ -67,34 +67,38 @@ def walk(
     states_out: Ints,
     actions_out: Ints,
     rewards_out: Array,
-    rng: np.random.Generator,
+    draws: Array,
 ) -> None:
-    """Independent episodes of one policy: `actions` [h, s] if it is deterministic (else -1), cumulative weights [h, s, a]."""
+    """Independent episodes of one policy: `actions` [h, s] if it is deterministic (else -1), cumulative weights [h, s, a].
+
+    Uniform draws [user, draw] are used one after the other: the start, and for each step the action (if it is drawn), the reward (if it
+    is) and the next state.
+    """
     users, H = actions_out.shape
     A = rewards.shape[2]
     for i in range(users):
-        s = np.searchsorted(start, rng.random(), side="right")
+        s, k = np.searchsorted(start, draws[i, 0], side="right"), 1
         states_out[i, 0] = s
         for h in range(H):
             a = actions[h, s]
             if a < 0:
-                draw = rng.random()
                 a = 0
-                while a < A - 1 and draw >= action_cumulative[h, s, a]:
+                while a < A - 1 and draws[i, k] >= action_cumulative[h, s, a]:
                     a += 1
+                k += 1
             row = h * layer_rows + s * A + a
             reward = rewards[h, s, a]
             if bernoulli:
-                reward = 1.0 if rng.random() < reward else 0.0
-            draw = rng.random()
+                reward = 1.0 if draws[i, k] < reward else 0.0
+                k += 1
             low, high = indptr[row], indptr[row + 1] - 1
             while low < high:
                 middle = (low + high) // 2
-                if cumulative[middle] > draw:
+                if cumulative[middle] > draws[i, k]:
                     high = middle
                 else:
                     low = middle + 1
-            s = successors[low]
+            s, k = successors[low], k + 1
             actions_out[i, h] = a
             rewards_out[i, h] = reward
             states_out[i, h + 1] = s

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from confide.problems.tabular import TabularMDP
 
 Array = npt.NDArray[np.float64]
+_BLOCK = 1024  # users whose draws are made at once
 
 
 class FiniteProblem:
@@ -37,7 +38,7 @@ class FiniteProblem:
     def actions(self) -> int:
         return self.truth.transitions.actions
 
-    @property
+    @cached_property
     def _layer_rows(self) -> int:
         """How far apart the rows of two steps are: not at all, if the problem is the same at every step."""
         P = self.truth.transitions
@@ -47,7 +48,7 @@ class FiniteProblem:
     def _optimum(self) -> tuple[Array, TabularPolicy]:
         return optimal(self.truth.transitions.expect, self.truth.rewards)
 
-    @property
+    @cached_property
     def optimal_value(self) -> float:
         """The largest expected sum of rewards over an episode."""
         return float(self.truth.start @ self._optimum[0][0])
@@ -90,21 +91,24 @@ class FiniteProblem:
         states_out = np.empty((users, H + 1), dtype=np.int32)
         actions_out, rewards_out = np.empty((users, H), dtype=np.int32), np.empty((users, H))
         P = truth.transitions
-        _kernels.walk(
-            self._cumulative_start,
-            P.indptr,
-            P.successors,
-            P.cumulative,
-            self._layer_rows,
-            truth.rewards,
-            truth.stochastic_rewards,
-            actions,
-            weights,
-            states_out,
-            actions_out,
-            rewards_out,
-            rng,
-        )
+        per_step = 1 + isinstance(policy, StochasticPolicy) + truth.stochastic_rewards
+        for first in range(0, users, _BLOCK):
+            block = slice(first, first + _BLOCK)
+            _kernels.walk(
+                self._cumulative_start,
+                P.indptr,
+                P.successors,
+                P.cumulative,
+                self._layer_rows,
+                truth.rewards,
+                truth.stochastic_rewards,
+                actions,
+                weights,
+                states_out[block],
+                actions_out[block],
+                rewards_out[block],
+                rng.random((min(_BLOCK, users - first), 1 + H * per_step)),
+            )
         return Trajectories(states_out, actions_out, rewards_out)
 
     def count(self, policy: Policy, users: int, rng: np.random.Generator) -> TransitionCounts:

@@ -25,7 +25,7 @@ _SMALL, _TEXT = 7.5, 8.5
 
 
 def plot_runs(runs: Sequence[Run]) -> "Figure":
-    """Regret and value over users, a row per problem; the mean over seeds and its 95 % confidence band.
+    """Regret and value over users, a row per problem; the mean over seeds and its band (see `bands.Band`).
 
     Where the exact values of a problem are unknown, its row is what users earned on average.
     """

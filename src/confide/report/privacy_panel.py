@@ -99,6 +99,8 @@ def _given(series: Series) -> Markup:
         ("", count(promise.users)),
     ]
     spans = [tag("span", _raised(name), tag("em", figure), " users" if not name else "") for name, figure in figures]
+    if promise.stricter:
+        spans.append(tag("span", promise.stricter))
     return tag("p", tag("b", series.agent), *spans, class_="given")
 
 

@@ -25,10 +25,18 @@ class Promise:
     users: int
     source: str
     stated: str  # the guarantee in its own words
+    asked: float | None = None  # the epsilon that was asked for, where a certificate says so
 
     @property
     def private(self) -> bool:
         return self.trust in (Trust.CENTRAL, Trust.JOINT, Trust.LOCAL)
+
+    @property
+    def stricter(self) -> str:
+        """In words, where the noise gives less than the epsilon that was asked for: printed constants do."""
+        if not self.private or self.asked is None or self.epsilon >= 0.95 * self.asked:
+            return ""
+        return f"asked for ε = {self.asked:.3g}, really gives ε = {self.epsilon:.3g}"
 
 
 def promise_of(run: Run) -> Promise:
@@ -37,7 +45,8 @@ def promise_of(run: Run) -> Promise:
         stated = run.certificate.document["promise"]
         trust, relation = Trust(stated["trust"]), Relation(stated["relation"])
         epsilon, delta = run.certificate.epsilon, run.certificate.delta
-        return Promise(trust, epsilon, delta, relation, stated["users"], stated["source"], run.guarantee)
+        asked = run.certificate.document["request"]["epsilon"]
+        return Promise(trust, epsilon, delta, relation, stated["users"], stated["source"], run.guarantee, asked)
     if found := _STATED.fullmatch(run.guarantee):
         relation = Relation.REPLACE if found["relation"].startswith("replace") else Relation.NULL
         trust, users = Trust(found["kind"].lower()), int(found["users"])

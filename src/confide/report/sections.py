@@ -1,8 +1,9 @@
 """The sections of the report on one world: the result, its figures, and the table."""
 
+from confide.report.bands import FEW
 from confide.report.figures import Figure, figures
 from confide.report.looks import Look, looks
-from confide.report.markup import Markup, join, tag
+from confide.report.markup import Markup, escape, join, tag
 from confide.report.promises import count
 from confide.report.series import Series, World, short
 from confide.report.words import headline, number, percent, plus_minus, share_of_uniform, times
@@ -75,7 +76,9 @@ def _details(world: World, series: Series) -> list[str]:
         beside = f", {percent(share)} of uniform play’s" if share is not None else ""
         said.insert(0, f"regret {plus_minus(series.final_regret())}{beside}")
     if series.promise.private and (ratio := times(world, series)) is not None:
-        said.insert(1, f"{number(ratio, 2)} times the regret without privacy")
+        said.insert(1, f"{number(ratio, 2)} times its regret without privacy")
+    if series.promise.stricter:
+        said.append(series.promise.stricter)
     return said
 
 
@@ -90,10 +93,14 @@ def remarks(world: World) -> list[str]:
         )
         kept = "left out of all figures" if series.runs[0].complete else f"the figures stop at {count(series.users)} users"
         said.append(f"{series.label} was interrupted ({stops}): {kept}.")
-    if any(len(series.runs) > 1 for series in world.series):
-        said.append(
-            "Lines are means over seeds, shaded bands their 95\u202f% confidence intervals (Student’s t); ± is one standard error."
-        )
+    seeds = {len(series.runs) for series in world.series} - {1}
+    kinds = {
+        "95\u202f% confidence intervals (Student’s t)": any(n >= FEW for n in seeds),
+        f"with fewer than {FEW} seeds, from the lowest to the highest": any(n < FEW for n in seeds),
+    }
+    if seeds:
+        bands = ", ".join(kind for kind, there in kinds.items() if there)
+        said.append(f"Lines are means over seeds; shaded bands: {bands}; ± is one standard error.")
     return said
 
 
@@ -146,13 +153,19 @@ def table(world: World) -> Markup:
         else ["return, mean", "± s.e.", "median"]
     )
     heads.append("seconds")
-    head = tag("tr", *[tag("th", tag("button", text, type="button"), scope="col") for text in heads])
+    head = tag("tr", *[tag("th", tag("button", _two_lines(text), type="button"), scope="col") for text in heads])
     rows = [
         tag("tr", tag("th", swatch(look), series.agent, scope="row"), *[_cell(text, key) for text, key in _row(world, series)])
         for series, look in zip(world.series, looks(world), strict=True)
     ]
     inner = tag("table", tag("thead", head), tag("tbody", *rows), class_="sortable")
     return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=f"Final figures on {world.name}")
+
+
+def _two_lines(heading: str) -> Markup:
+    """Figures are narrower than what they are called: headings in one line would push the last column off the page."""
+    first, _, last = heading.rpartition(" ")
+    return join([first, Markup("<br>"), last]) if len(heading) > 8 and first else escape(heading)
 
 
 def _cell(text: str, key: float | None) -> Markup:

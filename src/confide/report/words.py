@@ -9,14 +9,11 @@ from confide.report.series import Series, World
 
 
 def headline(world: World) -> str:
-    """What these runs showed, in one or two sentences."""
-    private = sorted((s for s in world.learners if s.promise.private), key=lambda s: s.promise.epsilon)
+    """What these runs showed, in one or two sentences: about the learner that comes first, as it was asked for."""
     if not world.learners:
         return _room(world)
-    chosen = private[0] if private else world.learners[0]
-    who = spoken(chosen)
-    if private:
-        who = f"the private learner {who}" if len(private) == 1 else f"the strictest private learner, {who},"
+    chosen = world.learners[0]
+    who = f"the private learner {spoken(chosen)}" if chosen.promise.private else spoken(chosen)
     start = f"After {count(chosen.users)} users, {who}"
     if not world.exact:
         unknown = "What optimal play earns here is not known, so regret is not either."
@@ -35,15 +32,13 @@ def cost(world: World, series: Series) -> list[str]:
     regret, said = series.final_regret().mean, []
     twin = twin_of(world, series)
     if series.promise.private and (ratio := times(world, series)) is not None and twin is not None:
-        other = "the same learner" if twin.agent == series.agent else twin.agent
+        open_ = number(twin.final_regret().mean)
         if ratio < 1.05:
-            said.append(
-                f"Its regret, {number(regret)}, is no larger than that of {other} without privacy, {number(twin.final_regret().mean)}."
-            )
+            said.append(f"Its regret, {number(regret)}, is no larger than that of the same learner without privacy, {open_}.")
         else:
             said.append(
-                f"Privacy cost {number(ratio, 2)} times the regret of {other} without privacy "
-                f"({number(regret)} against {number(twin.final_regret().mean)})."
+                f"Privacy cost {number(ratio, 2)} times the regret of the same learner without privacy "
+                f"({number(regret)} against {open_})."
             )
     share = share_of_uniform(world, series)
     if share is not None:
@@ -52,10 +47,9 @@ def cost(world: World, series: Series) -> list[str]:
 
 
 def twin_of(world: World, series: Series) -> Series | None:
-    """The non-private learner to compare with: the same agent, or the only one there is; after as many users."""
-    open_ = [s for s in world.learners if s.promise.trust is Trust.NONE and s.users == series.users]
-    same = [s for s in open_ if s.agent == series.agent]
-    return same[0] if same else open_[0] if len(open_) == 1 else None
+    """The same agent without privacy, after as many users: beside another one a difference need not be privacy's."""
+    same = (s for s in world.learners if s.agent == series.agent and s.users == series.users)
+    return next((s for s in same if s.promise.trust is Trust.NONE), None)
 
 
 def times(world: World, series: Series) -> float | None:

@@ -93,12 +93,26 @@ def one_row_per_step(problem: Ints, counts: Ints, problems: int, users: int) -> 
     """Whether the rows can come from so many users, each with at most one row per problem."""
     rows = np.zeros(problems, np.int64)
     for r in range(problem.size):
-        if problem[r] < 0 or problem[r] >= problems or counts[r] < 0:
+        if problem[r] < 0 or problem[r] >= problems or counts[r] < 0 or counts[r] > users - rows[problem[r]]:
             return False
         rows[problem[r]] += counts[r]
-        if rows[problem[r]] > users:
-            return False
     return True
+
+
+@njit
+def unpack(values: Array, m: int, balance: float) -> tuple[Array, Array]:
+    """(svec(Lambda), kappa u) of each problem [problem, coordinate] -> Lambda [problem, m, m] and u [problem, m]."""
+    n = len(values)
+    Lambda, u = np.empty((n, m, m)), np.empty((n, m))
+    for b in range(n):
+        k = 0
+        for i in range(m):
+            for j in range(i, m):
+                Lambda[b, i, j] = Lambda[b, j, i] = values[b, k] / (1.0 if i == j else np.sqrt(2.0))
+                k += 1
+        for i in range(m):
+            u[b, i] = values[b, k + i] / balance
+    return Lambda, u
 
 
 @njit

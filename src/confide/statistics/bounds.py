@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
-from confide.mechanisms.symmetric import smat, svec_size
+from confide.mechanisms.symmetric import svec_size
 from confide.privacy.bounded import Array, Bound, Bounded, grid_for, real_numbers
 from confide.privacy.request import Relation
 from confide.statistics import _kernels
@@ -150,7 +150,7 @@ class WeightedRows:
         return grid_for(self.largest)
 
     def sensitivity(self, relation: Relation) -> float:
-        step = math.sqrt(2) if relation is Relation.REPLACE else 1.0
+        step = 1.0 if relation is Relation.NULL else math.sqrt(2)
         return math.sqrt(self.steps) * step + math.sqrt(self.size) * self.grid
 
     def l1_sensitivity(self, relation: Relation) -> float:
@@ -180,16 +180,15 @@ def _checked(
 
 
 def _unpack(values: Array, dimension: int, balance: float) -> tuple[Array, Array]:
-    stacked = values.reshape(-1, _coordinates(dimension))
-    split = svec_size(dimension)
-    return smat(stacked[:, :split], dimension), stacked[:, split:] / balance
+    stacked = np.ascontiguousarray(values, dtype=float).reshape(-1, _coordinates(dimension))
+    return _kernels.unpack(stacked, dimension, balance)
 
 
 def _unit_row_l1(dimension: int, relation: Relation) -> float:
     """Of one row in the unit ball: see `WeightedRows`."""
-    by_l2 = math.sqrt(_coordinates(dimension)) * (math.sqrt(2) if relation is Relation.REPLACE else 1.0)
+    by_l2 = math.sqrt(_coordinates(dimension)) * (1.0 if relation is Relation.NULL else math.sqrt(2))
     one = 1 + dimension / math.sqrt(2)
-    return min(by_l2, one * (2 if relation is Relation.REPLACE else 1))
+    return min(by_l2, one * (1 if relation is Relation.NULL else 2))
 
 
 def _coordinates(dimension: int) -> int:

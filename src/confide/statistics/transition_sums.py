@@ -33,8 +33,11 @@ class TableRows:
     spread: float
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.dimension < 1 or not 0 < self.spread < 1e9:
-            raise InvalidParameter("a table of codes needs at least one step, one coordinate and a positive spread")
+        if self.steps < 1 or self.dimension < 1:
+            raise InvalidParameter("a table of codes needs at least one step and one coordinate")
+        least, most = math.sqrt(2) * (1 - 1e-9), math.sqrt(2 * self.dimension) * (1 + 1e-9)
+        if not least <= self.spread <= most:  # ||x||_2 <= ||x||_1 <= sqrt(c) ||x||_2
+            raise InvalidParameter(f"rows sqrt(2) apart are between {least:.4f} and {most:.4f} apart in L1, got {self.spread}")
 
     @property
     def size(self) -> int:

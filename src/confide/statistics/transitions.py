@@ -12,6 +12,7 @@ from confide.statistics import _kernels
 from confide.trajectory import Indices, Trajectories, TransitionCounts
 
 _MANY = 4096  # rows that are worth counting
+_LONGEST = 10**7  # steps of a counted episode
 
 
 def valid_transitions(users: Trajectories | TransitionCounts, steps: int, states: int, actions: int) -> TransitionCounts:
@@ -19,6 +20,10 @@ def valid_transitions(users: Trajectories | TransitionCounts, steps: int, states
     if isinstance(users, Trajectories):
         return _of_trajectories(users, steps, states, actions)
     seen = users
+    whole = all(part.dtype.kind == "i" for part in (seen.step, seen.state, seen.action, seen.next_state, seen.count))
+    horizon = int(seen.step.max(initial=0)) + 1 if whole else 0
+    if not whole or horizon > _LONGEST or not _kernels.one_row_per_step(seen.step, seen.count, horizon, seen.users):
+        raise InvalidParameter("every user has at most one transition per step")
     keep = (seen.step >= 0) & (seen.step < steps) & (seen.state >= 0) & (seen.state < states)
     keep &= (seen.action >= 0) & (seen.action < actions) & (seen.next_state >= 0) & (seen.next_state < states)
     step, state, action, after = (part[keep] for part in (seen.step, seen.state, seen.action, seen.next_state))
@@ -29,13 +34,23 @@ def _of_trajectories(users: Trajectories, steps: int, states: int, actions: int)
     n, H = users.rewards.shape
     found = _kernels.transitions(indices(users.states, states), indices(users.actions, actions), steps, states, actions)
     step, state, action, after = found
-    count = np.ones(len(step), dtype=np.int64)
-    if len(step) > _MANY:  # equal transitions, counted: everything that is clipped row by row is the same for equal rows
-        codes, count = np.unique(((step * states + state) * actions + action) * states + after, return_counts=True)
+    if len(step) <= _MANY:
+        count = np.ones(len(step), dtype=np.int64)
+    else:  # equal transitions, counted: everything that is clipped row by row is the same for equal rows
+        codes, count = _counted(((step * states + state) * actions + action) * states + after, steps * states * actions * states)
         rest, after = np.divmod(codes, states)
         rest, action = np.divmod(rest, actions)
         step, state = np.divmod(rest, states)
     return TransitionCounts(step, state, action, after, np.full(len(step), math.nan), count, n, H)
+
+
+def _counted(codes: Indices, size: int) -> tuple[Indices, Indices]:
+    """The different codes in 0..size-1, in order, and how often each is there."""
+    if size > len(codes):
+        return np.unique(codes, return_counts=True)
+    counts = np.bincount(codes, minlength=size)  # without sorting: several times as fast
+    present = np.flatnonzero(counts)
+    return present, counts[present]
 
 
 def indices(values: npt.NDArray[Any], size: int) -> Indices:
@@ -43,7 +58,7 @@ def indices(values: npt.NDArray[Any], size: int) -> Indices:
     if values.ndim != 2:
         raise InvalidParameter(f"states and actions must have shape (users, steps), got {values.shape}")
     if values.dtype.kind == "i":
-        return values
+        return values.astype(np.int64, copy=False)
     numbers = real_numbers(values)
     valid = (numbers >= 0) & (numbers < size)
     whole = np.where(valid, numbers, -1.0)

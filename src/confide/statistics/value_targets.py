@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from confide.planners.value_features import FeatureMap, fitted
+from confide.planners.value_features import FeatureMap, SparseKernels, sparse, visited
 from confide.privacy.bounded import Bounded
 from confide.statistics.bounds import Rows
 from confide.statistics.transitions import valid_transitions
@@ -21,14 +21,17 @@ class ValueTargets:
     """
 
     def __init__(
-        self, bound: Rows, feature_map: FeatureMap, kernels: Array, values: Array, weights: Array | float | None = None
+        self,
+        bound: Rows,
+        feature_map: FeatureMap,
+        kernels: Array | SparseKernels,
+        values: Array,
+        weights: Array | float | None = None,
     ) -> None:
-        later = values[1 : bound.steps + 1]  # step h is about the value after it
-        features, fitting = fitted(feature_map, kernels, later, balance=bound.balance)
-        weight = fitting if weights is None else np.asarray(weights)
-        self._bound, self._later, self._offset, self._scale = bound, later, features.offset, features.scale
-        self._weight = np.broadcast_to(weight, features.offset.shape)
-        self._rows = features.rows * self._weight[..., None]
+        self._bound, self._kernels = bound, sparse(feature_map, kernels)
+        self._later = self._kernels.after(values[1 : bound.steps + 1])  # step h is about the value after it
+        self._shape = len(self._later), self._kernels.states, self._kernels.actions
+        self._weight = None if weights is None else np.broadcast_to(weights, self._shape)
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         seen = self.counts(users)
@@ -36,10 +39,9 @@ class ValueTargets:
 
     def counts(self, users: Trajectories | TransitionCounts) -> TransitionCounts:
         """The transitions that a regression looks at, counted."""
-        return valid_transitions(users, *self._weight.shape)
+        return valid_transitions(users, *self._shape)
 
     def rows(self, seen: TransitionCounts) -> tuple[Indices, Array, Array]:
         """Step [n], row [n, m] and target [n] of each counted transition, before the clip."""
-        h, s, a = seen.step, seen.state, seen.action
-        targets = (self._later[h, seen.next_state] - self._offset[h, s, a]) / self._scale[h] * self._weight[h, s, a]
-        return h, self._rows[h, s, a], targets
+        moves = seen.step, seen.state, seen.action, seen.next_state
+        return seen.step, *visited(self._kernels, self._later, *moves, balance=self._bound.balance, weights=self._weight)

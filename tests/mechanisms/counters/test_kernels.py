@@ -22,3 +22,10 @@ def test_kernels_equal_their_twins():
         expected, moved = twin(leaf, buffers.copy(), decays, weights)
         np.testing.assert_allclose(kernel(leaf, buffers, np.stack([weights, decays])), expected, rtol=1e-14)
         np.testing.assert_allclose(buffers, moved, rtol=1e-14)
+
+
+def test_energy_is_the_sum_of_squares():
+    weights, gaps = np.array([0.3, 0.2, 0.5]), np.array([0.0, 0.01, 0.4])
+    for terms in (0, 1, 2, 50):
+        sequence = ((1 - gaps) ** np.arange(terms)[:, None]) @ weights
+        np.testing.assert_allclose(_kernels.energy(weights, gaps, terms), (sequence**2).sum(), rtol=1e-12)

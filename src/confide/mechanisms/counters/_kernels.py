@@ -22,6 +22,17 @@ def encode(leaf: Array, buffers: Array, recipe: Array) -> Array:
 
 
 @njit
+def energy(weights: Array, gaps: Array, terms: int) -> float:
+    """sum_{j < terms} of the squares of sum_i weights_i (1 - gaps_i)^j: over pairs, w_i w_k sum_j ((1 - g_i)(1 - g_k))^j."""
+    total = 0.0
+    for i in range(gaps.size):
+        for k in range(gaps.size):
+            gap = gaps[i] + gaps[k] - gaps[i] * gaps[k]
+            total += weights[i] * weights[k] * (-np.expm1(terms * np.log1p(-gap)) / gap if gap > 0.0 else terms)
+    return total
+
+
+@njit
 def decode(row: Array, buffers: Array, recipe: Array) -> Array:
     """The prefix sum B y at time t, with the buffers [buffer, coordinate] moved to t."""
     prefix = np.zeros(row.size)

@@ -111,10 +111,8 @@ def _geometric(gaps: Array, terms: int) -> Array:
 
 
 def _energy(sequence: _Exponentials, terms: int) -> float:
-    """sum_{j < terms} of the squares of the sequence: sum over pairs of w_i w_k sum_j ((1 - g_i)(1 - g_k))^j."""
-    g = sequence.gaps
-    pairs = g[:, None] + g[None] - g[:, None] * g[None]
-    return float(sequence.weights @ _geometric(pairs, terms) @ sequence.weights)
+    """sum_{j < terms} of the squares of the sequence."""
+    return float(_kernels.energy(sequence.weights, sequence.gaps, terms))
 
 
 @lru_cache(maxsize=64)

@@ -85,6 +85,7 @@ class Counter:
         self._private = factorisation.private_memory(bound.size, np.float64 if self.noise.step is None else np.int64)
         self._public = factorisation.public_memory(bound.size)
         self._prefix: Array = np.zeros(bound.size)
+        self._level: NoiseLevel | None = None  # of the last release, once somebody asked for it
 
     @property
     def generation(self) -> int:
@@ -113,15 +114,15 @@ class Counter:
         noisy = self.noise.add(rows, self._source)
         self._t += 1
         self._seen += contribution.users
-        self._prefix = self.factorisation.decode(self._t, noisy, self._public)
+        self._prefix, self._level = self.factorisation.decode(self._t, noisy, self._public), None
         self._whole = True
 
     def release(self) -> Released:
         """The sum of all absorbed leaves, after noise. Asking again gives the same answer."""
         self._check_whole()
-        return Released(
-            self._prefix.copy(), NoiseLevel(self.noise_std(self._t), self.noise.distribution), self.guarantee, self._seen, self._t
-        )
+        if self._level is None:
+            self._level = NoiseLevel(self.noise_std(self._t), self.noise.distribution)
+        return Released(self._prefix.copy(), self._level, self.guarantee, self._seen, self._t)
 
     def noise_std(self, t: int) -> float:
         """The standard deviation of the noise on each coordinate of release t."""
@@ -160,6 +161,7 @@ class Counter:
         for memory, prefix in ((self._private, "private."), (self._public, "public.")):
             memory.update({key.removeprefix(prefix): array for key, array in state.arrays.items() if key.startswith(prefix)})
         self._prefix, self._t, self._seen = state.arrays["prefix"], state.generation, state.facts["seen"]
+        self._level = None
         self._source.restore(state.facts["noise"])
 
     def __reduce__(self) -> NoReturn:

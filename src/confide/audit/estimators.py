@@ -1,0 +1,131 @@
+"""Estimators, attacked: the noisy numbers that everything published is made of, with the one user of a log replaced by another."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from confide.audit.refute import Score
+from confide.audit.subjects import Scaled, copies, make_source, smuggled
+from confide.evaluation.counts_and_sums import CountsAndSums
+from confide.evaluation.dp_lsl import DPLSL
+from confide.evaluation.dp_lsw import DPLSW
+from confide.evaluation.estimator import noised
+from confide.evaluation.smooth_release import exact_sums
+from confide.mechanisms.smooth import SmoothGaussian
+from confide.mechanisms.sources import FastSource, NoiseSource
+from confide.privacy.bounded import Array, Bounded
+from confide.privacy.loss import Loss, loss_for
+from confide.privacy.request import CentralDP
+from confide.trajectory import LoggedUsers
+
+_FEW, _MANY = (
+    4,
+    32,
+)  # with more parameters the smooth calibration pays less for a change of variance, which this pair does not have
+_RESTARTS = 5
+_FAR = 1e3  # the return that the user tries to get
+
+
+@dataclass(frozen=True, slots=True)
+class SmallLog:
+    """One user, who visits all states with returns far outside the bound, above and below in turn; in world 0 the other way round."""
+
+    world: int
+    states: int
+    unclipped: bool = False
+    assumptions: ClassVar[tuple[str, ...]] = ()
+
+    def total(self, statistic: Any, *, progress: Any = None) -> Bounded:  # noqa: ARG002
+        total: Bounded = statistic.contribution(next(self.blocks()))
+        if not self.unclipped:
+            return total
+        bound, values = statistic.bound, total.values.copy()
+        values[bound.states :] *= _FAR  # as if returns were not clipped
+        return smuggled(values, bound, total.users)
+
+    def blocks(self) -> Iterator[LoggedUsers]:
+        returns = _FAR * signs(self.states) * (1 if self.world else -1)
+        rewards, one = returns - np.append(returns[1:], 0.0), np.arange(2)
+        yield LoggedUsers(np.arange(self.states), rewards, one * self.states, one, np.ones(1, dtype=bool))
+
+
+def signs(states: int) -> Array:
+    """Of the returns in world 1: a draw shared by all states cannot hide them."""
+    return np.resize([1.0, -1.0], states)
+
+
+@dataclass(frozen=True)
+class CountsAndSumsSubject:
+    """Counts and sums: the released vector, and so every estimate made of it. The pair attains the sensitivity, in L1 and in L2."""
+
+    privacy: CentralDP
+    twin: str | None = None
+    source: str = "fast"
+    unclipped: ClassVar[bool] = True  # there is a twin without the clip
+
+    @property
+    def loss(self) -> Loss:
+        return loss_for(self.privacy)
+
+    def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
+        source, log = make_source(self.source, self.twin, rng), SmallLog(world, _FEW, self.twin == "clip")
+        statistic, draws = CountsAndSums(states=_FEW).statistic(pure=self.privacy.delta == 0), range(copies(self.twin))
+        total = log.total(statistic)
+        return np.stack([np.concatenate([noised(total, self.privacy, source)[0].values for _ in draws]) for _ in range(runs)])
+
+    def score(self) -> Score | None:
+        """The likelihood ratio; under a shared draw whatever is found."""
+        shift = np.tile(np.append(np.zeros(_FEW), signs(_FEW)), copies(self.twin))
+        if self.twin == "shared":
+            return None
+        if self.privacy.delta > 0:
+            return lambda seen: np.asarray(seen @ shift)
+
+        def log_ratio(seen: Array) -> Array:
+            ratio: Array = (np.abs(seen + shift) - np.abs(seen - shift)).sum(axis=1)
+            return np.round(ratio, 9)  # in real arithmetic, as fast noise is
+
+        return log_ratio
+
+
+@dataclass(frozen=True)
+class SmoothEstimateSubject:
+    """DP-LSW or DP-LSL: the parameters that are published.
+
+    The pair attains the local sensitivity with equal noise. No two logs differ as much as the calibration allows in the answer and in the
+    noise at once, so that 20 % less noise would break nothing: the twin `noise` has half of it, and `redraw` draws five times.
+    """
+
+    name: str
+    privacy: CentralDP
+    twin: str | None = None
+    source: str = "fast"
+    unclipped: ClassVar[bool] = True
+
+    @property
+    def loss(self) -> Loss:
+        return self._mechanism().loss
+
+    def _mechanism(self) -> SmoothGaussian:
+        return SmoothGaussian(self.privacy.epsilon, self.privacy.delta, _MANY)
+
+    def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
+        source: NoiseSource = make_source(self.source, self.twin, rng)
+        if self.twin == "noise":
+            source = Scaled(FastSource(rng), 0.5)
+        estimator = DPLSW(states=_MANY) if self.name == "dp-lsw" else DPLSL(states=_MANY, ridge=1e4)  # where its bound is tight
+        mechanism, log = self._mechanism(), SmallLog(world, _MANY, self.twin == "clip")
+        counts, returns, users = exact_sums(estimator, log, None)
+        exact, smooth = (
+            estimator.solve(counts, returns),
+            estimator.smooth_sensitivity(counts, users, mechanism.beta, printed=False),
+        )
+        draws = range(_RESTARTS if self.twin == "redraw" else 1)
+        return np.stack([np.concatenate([mechanism.release(exact, smooth, source) for _ in draws]) for _ in range(runs)])
+
+    def score(self) -> Score | None:
+        """The likelihood ratio, as the noise is equal; under a shared draw whatever is found."""
+        shift = np.tile(signs(_MANY), _RESTARTS if self.twin == "redraw" else 1)
+        return None if self.twin == "shared" else lambda seen: np.asarray(seen @ shift)

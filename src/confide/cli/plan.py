@@ -1,0 +1,242 @@
+"""confide plan: what to expect of a release, before any data are touched."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from confide.cli.logs import MaxSteps, MaxTrajectories
+from confide.cli.options import AsJson, print_json
+
+if TYPE_CHECKING:
+    from confide.evaluation import Plan, Proposal
+    from confide.privacy.request import Request
+
+app = typer.Typer(name="plan", help="Predict errors from public numbers, before any data are touched.", no_args_is_help=True)
+
+_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
+
+# options that evaluating and planning it share
+States = Annotated[int, typer.Option(help="How many states there are: 0 to this, less one.", min=1, show_default=False)]
+Epsilon = Annotated[float | None, typer.Option(help="The privacy budget: smaller is more private.", show_default=False)]
+Delta = Annotated[
+    float | None, typer.Option(help="The probability that the promise may fail by: below 1/users.", show_default=False)
+]
+Discount = Annotated[float, typer.Option(help="Of future rewards.")]
+EstimatorName = Annotated[
+    str,
+    typer.Option(
+        help="counts-and-sums, dp-lsw, dp-lsl, sufficient-statistics, lstd, importance-sampling, weighted-importance-sampling or subsample."
+    ),
+]
+Visits = Annotated[
+    int | None, typer.Option(help="So many different states of a trajectory count.", min=1, show_default="20, or all states")
+]
+Shrink = Annotated[
+    str | None, typer.Option(help="counts-and-sums: towards a fixed value, or empirical-bayes.", show_default="fixed")
+]
+Features = Annotated[
+    Path | None, typer.Option(help="Public features of states: .npy or .csv, a row per state.", show_default=False)
+]
+PriorStd = Annotated[
+    float | None,
+    typer.Option(help="counts-and-sums: how far values are from their centre, in return bounds.", show_default="0.3"),
+]
+Centre = Annotated[float | None, typer.Option(help="The middle of the range of returns.", show_default="half the return bound")]
+SecondMoments = Annotated[
+    bool, typer.Option("--second-moments", help="counts-and-sums: narrower intervals for a little more noise.")
+]
+Relation = Annotated[str, typer.Option(help="Who counts as a neighbour: replace or null.")]
+
+
+@app.command()
+def evaluate(
+    states: States,
+    users: Annotated[int, typer.Option(help="How many users the log has.", min=1, show_default=False)],
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    return_bound: Annotated[
+        float | None, typer.Option(help="Returns are in 0 to this; others are clipped.", show_default="1")
+    ] = None,
+    discount: Discount = 1.0,
+    estimator: EstimatorName = "counts-and-sums",
+    visits: Visits = None,
+    shrink: Shrink = None,
+    features: Features = None,
+    prior_std: PriorStd = None,
+    centre: Centre = None,
+    relation: Relation = "replace",
+    visit_shares: Annotated[
+        Path | None, typer.Option(help="Public visits per user of each state: .npy or .csv.", show_default="the same for all")
+    ] = None,
+    return_std: Annotated[
+        float | None, typer.Option(help="How much returns of one state vary.", show_default="as much as they can")
+    ] = None,
+    spread: Annotated[
+        float | None, typer.Option(help="How much values differ between states.", show_default="prior std times return bound")
+    ] = None,
+    max_trajectories: MaxTrajectories = 1,
+    max_steps: MaxSteps = 10_000,
+    propose: Annotated[bool, typer.Option("--propose", help="Propose return bound, visits and shrinkage, and say why.")] = False,
+    reward_range: Annotated[tuple[float, float], typer.Option(help="--propose: the range of a reward.")] = (0.0, 1.0),
+    once: Annotated[bool, typer.Option("--once", help="--propose: a trajectory is rewarded once at most.")] = False,
+    usual_steps: Annotated[
+        int | None, typer.Option(help="--propose: how many different states trajectories usually see.", min=1, show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The error to expect of `confide evaluate`, for several epsilons. No data are looked at."""
+    from confide.errors import InvalidParameter
+    from confide.evaluation.catalogue import make_estimator, read_table
+
+    options = {"visits": visits, "shrink": shrink, "features": features, "prior_std": prior_std, "centre": centre}
+    privacy = promise_of(epsilon, delta, relation)
+    proposal = None
+    if propose:
+        given = [
+            key for key, value in {"return_bound": return_bound, **options}.items() if value is not None and key != "features"
+        ]
+        if given:
+            raise InvalidParameter(f"--propose chooses --{given[0].replace('_', '-')}: leave one of them out")
+        known = {"max_steps": max_steps, "reward_range": reward_range, "once": once, "usual_steps": usual_steps}
+        proposal = _proposed(estimator, states, users, discount, known)
+        return_bound, options = (
+            proposal.return_bound,
+            _settings(proposal) | {key: value for key, value in options.items() if value is not None},
+        )
+    made = make_estimator(
+        estimator, states=states, discount=discount, return_bound=1.0 if return_bound is None else return_bound, **options
+    )
+    if not hasattr(made, "plan"):
+        raise InvalidParameter(f"the error of {estimator} cannot be told in advance: counts-and-sums can be planned")
+    shares = None if visit_shares is None else read_table(visit_shares, "visit shares").ravel()
+    more = {"visit_shares": shares, "return_std": return_std, "spread": spread, "trajectories": max_trajectories}
+    chosen = sorted({privacy.epsilon, *_EPSILONS})
+    plans = [made.plan(users, promise_of(one, delta, relation), **more) for one in chosen]
+    _show(made, plans, chosen.index(privacy.epsilon), proposal, as_json)
+
+
+def _proposed(estimator: str, states: int, users: int, discount: float, known: dict[str, Any]) -> "Proposal":
+    from confide.errors import InvalidParameter
+    from confide.evaluation import propose
+
+    if estimator != "counts-and-sums":
+        raise InvalidParameter(f"--propose is for counts-and-sums, got {estimator}")
+    return propose(states=states, users=users, discount=discount, **known)
+
+
+def _settings(proposal: "Proposal") -> dict[str, Any]:
+    names = ("visits", "shrink", "prior_std", "centre")  # of the options of `confide evaluate`
+    return {name: getattr(proposal, name) for name in names}
+
+
+def _show(made: Any, plans: "list[Plan]", asked: int, proposal: "Proposal | None", as_json: bool) -> None:
+    warned = delta_warnings(plans[asked].users, plans[asked].privacy.delta)
+    if as_json:
+        print_json(_record(made, plans, asked, proposal, warned))
+        return
+    for warning in warned:
+        typer.echo(f"warning: {warning}", err=True)
+    _print(made, plans, asked, proposal)
+
+
+def _print(made: Any, plans: "list[Plan]", asked: int, proposal: "Proposal | None") -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console, chosen = Console(), plans[asked]
+    if proposal is not None:
+        console.print(Text("Proposed, from public numbers alone:", style="bold"))
+        console.print(_item("", _flags(proposal)))
+        for reason in proposal.reasons:
+            console.print(_item("-", reason))
+    said = f"Values of {made.states:,} states from {chosen.users:,} users at epsilon = {chosen.privacy.epsilon:g}, "
+    console.print(Text(f"{said}delta = {chosen.privacy.delta:g}:", style="bold"))
+    parts = f"{chosen.noise:.3g} from privacy, {chosen.sampling:.3g} from sampling"
+    expected = f"expect a root mean square error of {chosen.rmse:.3g} ({parts}), where returns span {made.return_bound:g}."
+    console.print(_item("", expected))
+    values = Table(box=box.SIMPLE, pad_edge=False)
+    for title in ("epsilon", "expected error", "from privacy", "from sampling", "of the range"):
+        values.add_column(title, justify="right")
+    for place, plan in enumerate(plans):
+        share = f"{100 * plan.rmse / made.return_bound:.2g} %"
+        row = (f"{plan.privacy.epsilon:g}", f"{plan.rmse:.3g}", f"{plan.noise:.3g}", f"{plan.sampling:.3g}", share)
+        values.add_row(*row, style="bold" if place == asked else None)
+    console.print(values)
+    for text in (*chosen.assumptions, "No data were looked at: nothing was spent."):
+        console.print(_item("assumed:" if text in chosen.assumptions else "", text))
+
+
+def _item(mark: str, text: str) -> Any:
+    """A line that is indented where it wraps."""
+    from rich.table import Table
+    from rich.text import Text
+
+    line = Table.grid(padding=(0, 1, 0, 0))
+    line.add_row(Text(f"  {mark}" if mark else " ", style="dim"), Text(text))
+    return line
+
+
+def _flags(proposal: "Proposal") -> str:
+    """The settings as options of `confide evaluate`, but for those that it would choose itself."""
+    usual = {"centre": proposal.return_bound / 2, "prior_std": 0.3}
+    given = {"return_bound": f"{proposal.return_bound:g}", **_settings(proposal)}
+    given = {name: value for name, value in given.items() if usual.get(name) != value}
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in given.items())
+
+
+def _record(made: Any, plans: "list[Plan]", asked: int, proposal: "Proposal | None", warned: list[str]) -> dict[str, Any]:
+    rows = [
+        {
+            "epsilon": p.privacy.epsilon,
+            "rmse": p.rmse,
+            "from_privacy": p.noise,
+            "from_sampling": p.sampling,
+            "noise_std": p.noise_scale,
+        }
+        for p in plans
+    ]
+    settings = {name: getattr(made, name) for name in ("states", "discount", "return_bound", "visits", "shrink")}
+    return {
+        "users": plans[asked].users,
+        "delta": plans[asked].privacy.delta,
+        "relation": str(plans[asked].privacy.relation),
+        "settings": settings,
+        "expected": rows[asked],
+        "epsilons": rows,
+        "assumptions": list(plans[asked].assumptions),
+        "proposal": None if proposal is None else {**_settings(proposal), "reasons": list(proposal.reasons)},
+        "warnings": warned,
+    }
+
+
+def promise_of(epsilon: float | None, delta: float | None, relation: str, no_privacy: bool = False) -> "Request":
+    """Half a promise is refused, and none must be asked for in so many words."""
+    from confide.errors import InvalidParameter
+    from confide.privacy.request import CentralDP, NoPrivacy, parse_relation
+
+    neighbours = parse_relation(relation)
+    if no_privacy:
+        if epsilon is not None or delta is not None:
+            raise InvalidParameter("--no-privacy promises nothing: leave --epsilon and --delta out, or leave --no-privacy out")
+        return NoPrivacy()
+    missing = [option for option, value in (("--epsilon", epsilon), ("--delta", delta)) if value is None]
+    if epsilon is None or delta is None:
+        raise InvalidParameter(
+            f"give --epsilon and --delta (below one over the number of users), {' and '.join(missing)} missing"
+        )
+    return CentralDP(epsilon, delta, neighbours)
+
+
+def delta_warnings(users: int, delta: float) -> list[str]:
+    """What the library would warn of, as lines."""
+    import warnings
+
+    from confide.evaluation import delta_warning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        delta_warning(users, delta)
+    return [str(warning.message) for warning in caught]

@@ -1,0 +1,63 @@
+"""Private policy evaluation from logs: one file per estimator, all with one method, `release`."""
+
+from typing import TYPE_CHECKING
+
+from confide._lazy import lazy
+
+if TYPE_CHECKING:
+    from confide.evaluation.counts_and_sums import CountsAndSums
+    from confide.evaluation.dp_lsl import DPLSL, LSL
+    from confide.evaluation.dp_lsw import DPLSW, LSW
+    from confide.evaluation.estimate import ValueEstimate
+    from confide.evaluation.estimator import DeltaWarning, Estimator, Logs, delta_warning
+    from confide.evaluation.importance_sampling import ImportanceSampling, WeightedImportanceSampling
+    from confide.evaluation.lstd import PrivateLSTD
+    from confide.evaluation.plan import Plan
+    from confide.evaluation.proposal import Proposal, propose
+    from confide.evaluation.subsample import Subsample
+    from confide.evaluation.sufficient_statistics import SufficientStatistics
+
+__all__ = [
+    "DPLSL",
+    "DPLSW",
+    "LSL",
+    "LSW",
+    "CountsAndSums",
+    "DeltaWarning",
+    "Estimator",
+    "ImportanceSampling",
+    "Logs",
+    "Plan",
+    "PrivateLSTD",
+    "Proposal",
+    "Subsample",
+    "SufficientStatistics",
+    "ValueEstimate",
+    "WeightedImportanceSampling",
+    "delta_warning",
+    "propose",
+]
+
+__getattr__ = lazy(
+    __name__,
+    {
+        "CountsAndSums": "counts_and_sums",
+        "DPLSL": "dp_lsl",
+        "DPLSW": "dp_lsw",
+        "DeltaWarning": "estimator",
+        "Estimator": "estimator",
+        "ImportanceSampling": "importance_sampling",
+        "LSL": "dp_lsl",
+        "LSW": "dp_lsw",
+        "Logs": "estimator",
+        "Plan": "plan",
+        "PrivateLSTD": "lstd",
+        "Proposal": "proposal",
+        "Subsample": "subsample",
+        "SufficientStatistics": "sufficient_statistics",
+        "ValueEstimate": "estimate",
+        "WeightedImportanceSampling": "importance_sampling",
+        "delta_warning": "estimator",
+        "propose": "proposal",
+    },
+)

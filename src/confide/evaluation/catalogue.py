@@ -1,0 +1,222 @@
+"""Estimators by name, for the command line: importable without importing any of them."""
+
+import difflib
+import importlib
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confide.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from confide.privacy.loss import Loss
+    from confide.privacy.request import Request
+
+USUAL_VISITS = 20  # different states of a trajectory that count, where nothing was said
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where an estimator lives, what it is, and what it takes beside the discount and the range of returns."""
+
+    place: str  # package.module:Class
+    about: str
+    takes: tuple[str, ...]  # parameters of the class, under their names on the command line
+    needs: tuple[str, ...] = ()  # those of them that have no default
+    called: tuple[tuple[str, str], ...] = ()  # where the class calls a parameter otherwise
+    secure: bool = True  # whether it can take secure noise
+    noise: str = "gaussian"  # gaussian (Laplace at delta = 0) | smooth | none: which loss it is charged
+    reads: int = 1  # how often it reads the log
+
+
+ESTIMATORS = {
+    "counts-and-sums": Entry(
+        "confide.evaluation.counts_and_sums:CountsAndSums",
+        "noisy counts and sums of returns for every state at once, then shrinkage; public error bars",
+        ("states", "visits", "shrink", "features", "prior_std", "centre", "second_moments"),
+        needs=("states",),
+        called=(("features", "components"),),
+    ),
+    "dp-lsw": Entry(
+        "confide.evaluation.dp_lsw:DPLSW",
+        "least squares on average returns, noise on smooth sensitivity [Balle16]",
+        ("states", "features", "calibration"),
+        needs=("states",),
+        secure=False,
+        noise="smooth",
+    ),
+    "dp-lsl": Entry(
+        "confide.evaluation.dp_lsl:DPLSL",
+        "ridge regression on returns, noise on smooth sensitivity [Balle16]",
+        ("states", "features", "ridge", "calibration"),
+        needs=("states", "ridge"),
+        secure=False,
+        noise="smooth",
+    ),
+    "sufficient-statistics": Entry(
+        "confide.evaluation.sufficient_statistics:SufficientStatistics",
+        "linear values from the noisy statistics of a regression on returns; public error bars",
+        ("features", "visits", "centre"),
+        needs=("features",),
+        reads=2,
+    ),
+    "lstd": Entry(
+        "confide.evaluation.lstd:PrivateLSTD",
+        "linear values from noisy temporal differences; public error bars",
+        ("features", "visits", "centre"),
+        needs=("features",),
+        reads=2,
+    ),
+    "importance-sampling": Entry(
+        "confide.evaluation.importance_sampling:ImportanceSampling",
+        "the value of another policy, from returns weighted by likelihood",
+        ("target", "clip", "per_decision", "centre"),
+        needs=("target",),
+        reads=2,
+    ),
+    "weighted-importance-sampling": Entry(
+        "confide.evaluation.importance_sampling:WeightedImportanceSampling",
+        "the same, over the sum of the weights: a little bias for much less variance",
+        ("target", "clip", "centre"),
+        needs=("target",),
+        reads=2,
+    ),
+    "subsample": Entry(
+        "confide.evaluation.subsample:Subsample",
+        "a few users chosen at random, published as they are: the baseline that others must beat",
+        ("states",),
+        needs=("states",),
+        secure=False,
+        noise="none",
+    ),
+}
+
+
+def entry_of(name: str) -> Entry:
+    if name not in ESTIMATORS:
+        near = difflib.get_close_matches(name, ESTIMATORS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(ESTIMATORS)}"
+        raise InvalidParameter(f"there is no estimator {name!r}{hint}")
+    return ESTIMATORS[name]
+
+
+def make_estimator(name: str, *, states: int, discount: float, return_bound: float, **options: Any) -> Any:
+    """The estimator of that name. Options that are None are left to it; one that it does not take is refused. Both are public:
+
+    `features` are a table [s, d] or its file, `target` probabilities [h, s, a] or the file of a policy.
+    `visits` is USUAL_VISITS where it is not given, or all states if there are fewer: noise grows with its square root.
+    """
+    entry = entry_of(name)
+    given = {key: value for key, value in options.items() if value is not None}
+    unknown = [key for key in given if key not in entry.takes]
+    if unknown:
+        raise InvalidParameter(f"{name} takes no {_option(unknown[0])}")
+    if "visits" in entry.takes:
+        given.setdefault("visits", min(USUAL_VISITS, states))
+    if "states" in entry.takes:
+        given["states"] = states
+    missing = [key for key in entry.needs if key not in given]
+    if missing:
+        raise InvalidParameter(f"{name} needs {_option(missing[0])}")
+    for key, read in (("features", lambda path: read_table(path, "features")), ("target", _read_policy)):
+        if isinstance(given.get(key), str | Path):
+            given[key] = read(given[key])
+    _check_states(given, states)
+    if name == "counts-and-sums" and "features" in given:
+        given.setdefault("shrink", "empirical-bayes")  # the only use it has for them
+    renamed = dict(entry.called)
+    return _load(entry)(
+        discount=discount, return_bound=return_bound, **{renamed.get(key, key): value for key, value in given.items()}
+    )
+
+
+def loss_of(name: str, privacy: "Request") -> "Loss":
+    """What a release by that estimator is charged: known before the log is touched."""
+    from confide.privacy.loss import ApproxDP, loss_for
+
+    match entry_of(name).noise:
+        case "smooth":
+            return ApproxDP(privacy.epsilon, privacy.delta)
+        case "none":
+            return ApproxDP(0.0, privacy.delta)
+    return loss_for(privacy)
+
+
+def _check_states(given: dict[str, Any], states: int) -> None:
+    features, target = given.get("features"), given.get("target")
+    if features is not None and (features.ndim != 2 or len(features) != states):
+        raise InvalidParameter(f"features must be a table of {states} rows, one per state, got shape {features.shape}")
+    if target is not None and target.shape[-2] != states:
+        raise InvalidParameter(f"the target policy has {target.shape[-2]} states, and the log {states}")
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _load(entry: Entry) -> Any:
+    module, _, attribute = entry.place.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def read_table(path: str | Path, what: str) -> "npt.NDArray[np.float64]":
+    """Public numbers from a .npy or .csv file; never a pickle."""
+    import numpy as np
+
+    try:
+        if str(path).endswith(".npy"):
+            return np.asarray(np.load(path, allow_pickle=False), dtype=float)
+        return np.loadtxt(path, delimiter=",", ndmin=2)
+    except OSError as error:
+        raise InvalidParameter(f"cannot read the {what} in {path}: {error.strerror or 'damaged'}") from None
+    except (ValueError, TypeError, EOFError):
+        raise InvalidParameter(f"the {what} in {path} must be a table of numbers, as .npy or as .csv without a header") from None
+
+
+def _read_policy(path: str | Path) -> "npt.NDArray[np.float64]":
+    from confide.policy import FinitePolicy, load_policy
+
+    policy = load_policy(path)
+    if not isinstance(policy, FinitePolicy):
+        raise InvalidParameter(f"{path} must hold a policy over finitely many states and actions, got {type(policy).__name__}")
+    return policy.probabilities()
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Which noise, and why, in words."""
+
+    source: str
+    why: str
+    seed: int | None = None
+
+
+def noise_for(estimator: str, source: str | None, seed: int | None, no_privacy: bool) -> Noise:
+    """Secure noise for real data, unless it was not wanted, cannot be, or is not installed."""
+    entry = entry_of(estimator)
+    if source not in ("fast", "secure", None):
+        raise InvalidParameter(f"source must be fast or secure, got {source!r}")
+    if seed is not None and source != "fast":
+        raise InvalidParameter("--seed is for --source fast: noise that can be reproduced can be subtracted")
+    if no_privacy:
+        return Noise("none", "none", seed)
+    if source == "secure" and not entry.secure:
+        raise InvalidParameter(f"{estimator} takes no secure noise: {_CANNOT[entry.noise]}; counts-and-sums takes it")
+    if not entry.secure:
+        return Noise("fast", f"{_CANNOT[entry.noise]}.", seed)
+    if source == "fast":
+        return Noise("fast", "FAST, as asked for: good for simulation. Real people's data deserve secure noise.", seed)
+    if source is None and find_spec("opendp") is None:
+        why = "FAST, because OpenDP is not installed. Real people's data deserve secure noise: pip install 'confide[secure]'."
+        return Noise("fast", why)
+    return Noise("secure", "secure: discrete, exactly sampled, from the system's entropy.")
+
+
+_CANNOT = {
+    "smooth": "FAST, because noise on smooth sensitivity is on the reals, and secure noise on a lattice",
+    "none": "none is added: users are chosen at random, and published as they are",
+}

@@ -1,0 +1,193 @@
+"""Noisy counts and sums of first-visit returns, then shrinkage: one Gaussian query for all states together."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.evaluation.estimate import ValueEstimate
+from confide.evaluation.estimator import (
+    Logs,
+    Progress,
+    check_noise,
+    check_request,
+    delta_warning,
+    noised,
+    publish,
+    said,
+    source_of,
+)
+from confide.evaluation.plan import Plan, Population, rehearsed, shares_of, shares_or_uniform
+from confide.evaluation.shrinkage import Ratios, Shrunk, empirical_bayes, fixed, standardised
+from confide.mechanisms.sources import NoiseSource
+from confide.privacy.bounded import Array, Released
+from confide.privacy.certificate import Certificate, certify
+from confide.privacy.ledger import Ledger
+from confide.privacy.loss import NO_PRIVACY, GaussianDP, loss_for
+from confide.privacy.request import NoPrivacy, Relation, Request
+from confide.statistics.first_visits import FirstVisitReturns, FirstVisits
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class CountsAndSums:
+    """The value of every state, from one noisy vector of counts n_s and sums of scaled returns g = (F - centre)/R, R = return_bound/2.
+
+    Promise: the whole estimate is what `privacy` asks for, for each user with all trajectories up to the log's cap; also for rewards and
+    states that make no sense. Everything after the release is post-processing.
+
+    Reference: ours, after [Balle16, Section 2.2]. What is released is linear in the users, so its sensitivity does not depend on how often
+    a state is visited, and no smooth bound on it is needed.
+
+    `visits` = K keeps the first K different states of a trajectory (all, if None): noise grows with sqrt(K). Returns are taken to be in
+    [0, return_bound], or in centre +- return_bound/2, and clipped. `shrink`: "fixed" towards the centre, as if values were
+    normal with standard deviation `prior_std` return_bound around it; "empirical-bayes" towards a mean, and `components` [states, k] that
+    are public, with weights and spread read off the release. `second_moments` releases the sums of g^2, too, in the same query: intervals
+    become narrow where returns vary little, and the noise of the counts grows by 15 % (by 4 % if all states count).
+    """
+
+    states: int
+    discount: float = 1.0
+    return_bound: float = 1.0
+    visits: int | None = None
+    shrink: str = "fixed"
+    components: Array | None = None
+    prior_std: float = 0.3
+    centre: float | None = None
+    second_moments: bool = False
+
+    def __post_init__(self) -> None:
+        if self.shrink not in ("fixed", "empirical-bayes"):
+            raise InvalidParameter(f'shrink must be "fixed" or "empirical-bayes", got {self.shrink!r}')
+        if self.shrink == "fixed" and self.components is not None:
+            raise InvalidParameter('components are what shrink="empirical-bayes" shrinks to')
+        if not 1e-6 <= self.prior_std <= 1e6:
+            raise InvalidParameter(f"prior_std must be positive, in units of return_bound, got prior_std={self.prior_std}")
+        self.statistic()
+        standardised(self.components, self.states)
+
+    def statistic(self, trajectories: int = 1, *, pure: bool = False) -> FirstVisitReturns:
+        """What is added up over users. h is the largest that does not raise the L2 sensitivity (see `FirstVisits`); 1 for Laplace noise."""
+        K = self.states if self.visits is None else self.visits
+        kappa = 1.0 if self.second_moments else 0.0
+        balance = math.sqrt((3 if self.states == K else 1) - kappa**2 / 4)
+        bound = FirstVisits(self.states, K, trajectories, 1.0 if pure else balance, kappa)
+        return FirstVisitReturns(bound, self.discount, self._centre, self.return_bound / 2)
+
+    @property
+    def _centre(self) -> float:
+        return self.return_bound / 2 if self.centre is None else self.centre
+
+    def release(
+        self,
+        logs: Logs,
+        *,
+        privacy: Request,
+        ledger: Ledger | None = None,
+        rng: np.random.Generator | None = None,
+        noise: NoiseSource | None = None,
+        progress: Progress | None = None,
+        id: str | None = None,
+    ) -> ValueEstimate:
+        """Read the log once, add noise once. The same question to the same ledger is answered from there, and costs nothing."""
+        check_request(privacy)
+        statistic, source = (
+            self.statistic(getattr(logs, "max_trajectories", 1), pure=is_pure(privacy)),
+            source_of(rng, noise, privacy),
+        )
+        check_noise(statistic.bound, privacy, source)
+
+        def make() -> ValueEstimate:
+            total = logs.total(statistic, progress=progress)
+            delta_warning(total.users, privacy.delta)
+            released, mechanism = noised(total, privacy, source)
+            subject = f"values of {self.states} states by counts and sums"
+            certificate = certify(released.guarantee, [mechanism], subject=subject, assumptions=said(logs, privacy))
+            return self._estimate(released, statistic.bound, certificate)
+
+        loss = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
+        return publish(self, logs, make, privacy=privacy, loss=loss, ledger=ledger, id=id)
+
+    def _estimate(self, released: Released, bound: FirstVisits, certificate: Certificate) -> ValueEstimate:
+        counts, sums, squares = bound.unpack(released.values)
+        std = released.noise.std
+        ratios = Ratios(counts, sums, squares, std / bound.count_unit, std)
+        shrunk = self._shrunk(ratios)
+        R = self.return_bound / 2
+        public = {
+            "counts": counts,
+            "sums": sums,
+            "count_std": np.full(self.states, ratios.count_std),
+            "sum_std": np.full(self.states, ratios.sum_std),
+            "sampling_variance": ratios.sampling_variance(shrunk.values),
+            "target": self._centre + R * shrunk.target,
+        }
+        return ValueEstimate(
+            values=self._centre + R * shrunk.values,
+            noise_std=R * shrunk.noise_std,
+            guarantee=released.guarantee,
+            certificate=certificate,
+            lowest=self._centre - R,
+            highest=self._centre + R,
+            released=public if squares is None else public | {"squares": squares},
+        )
+
+    def _shrunk(self, ratios: Ratios) -> Shrunk:
+        spread = 2 * self.prior_std  # in units of R
+        if self.shrink == "fixed":
+            return fixed(ratios, spread)
+        return empirical_bayes(ratios, spread, standardised(self.components, self.states))
+
+    def plan(
+        self,
+        users: int,
+        privacy: Request,
+        visit_shares: npt.ArrayLike | None = None,
+        *,
+        weights: npt.ArrayLike | None = None,
+        return_std: npt.ArrayLike | None = None,
+        spread: float | None = None,
+        trajectories: int = 1,
+    ) -> Plan:
+        """The error to expect, from public numbers: no data are looked at.
+
+        `visit_shares` [s]: visits per user that count (uniform if None); `weights` [s] of the mean over states; `return_std`: how much
+        returns of one state vary (the most that the clip allows, if None); `spread`: how far values are from what they are shrunk to, the
+        centre or their mean (prior_std return_bound, if None). The estimator's own code is run on made-up releases of users like that.
+        """
+        if isinstance(users, bool) or not isinstance(users, int) or users < 1:
+            raise InvalidParameter(f"users must be a whole number, at least 1, got users={users}")
+        check_request(privacy)
+        bound, R, prior = self.statistic(trajectories, pure=is_pure(privacy)).bound, self.return_bound / 2, 2 * self.prior_std
+        shares, known = shares_or_uniform(visit_shares, self.states, bound.visits, trajectories)
+        spread_g = prior if spread is None else spread / R
+        vary = None if return_std is None else np.broadcast_to(np.asarray(return_std, dtype=float) / R, (self.states,))
+        around = (
+            spread_g if self.shrink == "fixed" else max(prior, spread_g)
+        )  # a mean that values share matters if it is estimated
+        population = Population(users * shares, vary, around, spread_g, self.second_moments)
+        std = _noise_std(bound, privacy)
+        per_state, rmse, sampling = rehearsed(
+            population, self._shrunk, (std / bound.count_unit, std), shares_of(weights, self.states)
+        )
+        assumed = (
+            known,
+            "returns vary as much as their range allows" if return_std is None else "returns vary as given",
+            f"values are about {R * spread_g:.3g} from what they are shrunk to",
+        )
+        return Plan(users, privacy, std, R * per_state, R * rmse, R * sampling, assumed)
+
+
+def is_pure(privacy: Request) -> bool:
+    """Whether Laplace noise is asked for."""
+    return privacy.delta == 0 and not isinstance(privacy, NoPrivacy)
+
+
+def _noise_std(bound: FirstVisits, privacy: Request) -> float:
+    if isinstance(privacy, NoPrivacy):
+        return 0.0
+    loss, relation = loss_for(privacy), Relation(privacy.relation)
+    if isinstance(loss, GaussianDP):
+        return bound.sensitivity(relation) / loss.mu
+    return math.sqrt(2) * bound.l1_sensitivity(relation) / loss.epsilon

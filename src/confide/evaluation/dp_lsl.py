@@ -1,0 +1,130 @@
+"""DP-LSL: ridge regression on first-visit returns [Balle16, Section 3.2]."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from confide.errors import InvalidParameter
+from confide.evaluation.estimate import ValueEstimate
+from confide.evaluation.estimator import Logs, Progress
+from confide.evaluation.smooth_release import (
+    check_calibration,
+    check_no_privacy,
+    concave_maximum,
+    feature_matrix,
+    positive_weights,
+    release_exactly,
+    release_smoothly,
+)
+from confide.mechanisms.sources import NoiseSource
+from confide.privacy.bounded import Array
+from confide.privacy.ledger import Ledger
+from confide.privacy.request import NoPrivacy, Request
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _RidgeFit:
+    """theta = argmin sum over visits rho_s (F - phi_s theta)^2 + (lambda/2) ||theta||^2 [Balle16, (11)-(12), times m].
+
+    `weights` rho [s] are public and in (0, 1] (1, if None), `ridge` lambda is public, `features` Phi [s, d] public (the identity, if None).
+    """
+
+    states: int
+    ridge: float
+    discount: float = 1.0
+    return_bound: float = 1.0
+    features: Array | None = None
+    weights: Array | None = None
+
+    def __post_init__(self) -> None:
+        feature_matrix(self)
+        if (positive_weights(self.weights, self.states, "weights") > 1).any():
+            raise InvalidParameter("weights must be at most 1")
+        if not (self.ridge > 0 and math.isfinite(self.ridge)):
+            raise InvalidParameter(f"ridge must be positive and finite, got ridge={self.ridge}")
+
+    @property
+    def _norm(self) -> float:
+        return 1.0 if self.features is None else float(np.linalg.norm(feature_matrix(self), 2))
+
+    def solve(self, counts: Array, returns: Array) -> Array:
+        rho, phi = positive_weights(self.weights, self.states, "weights"), feature_matrix(self)
+        if self.features is None:
+            shrunk: Array = rho * returns / (rho * counts + self.ridge / 2)
+            return shrunk
+        gram = phi.T @ ((rho * counts)[:, None] * phi) + np.diag(np.full(phi.shape[1], self.ridge / 2))
+        return np.asarray(np.linalg.solve(gram, phi.T @ (rho * returns)), dtype=np.float64)
+
+    def smooth_sensitivity(self, counts: Array, users: int, beta: float, *, printed: bool) -> float:
+        """(2 F_max ||Phi||/lambda) sqrt(psi), psi = max_k e^(-k beta) (c sqrt(sum_s rho_s min(n_s + k, m)) + ||rho||_2)^2.
+
+        c = ||Phi|| ||rho||_inf/sqrt(2 lambda).
+
+        Local sensitivity: with A = Phi^T D Phi + lambda/2, D = diag(rho n), b = Phi^T rho (sum of F), A theta = b, a neighbour has
+        A'(theta' - theta) = (b' - b) - (A' - A) theta, where ||A'^-1|| <= 2/lambda, ||b' - b|| <= ||Phi|| ||rho||_2 F_max (as F is in
+        [0, F_max]), ||A' - A|| <= ||Phi||^2 ||rho||_inf, and ||theta|| <= F_max sqrt(sum rho n/(2 lambda)), because the norm of
+        (M^T M + l)^-1 M^T is at most 1/(2 sqrt(l)).
+        This holds for every lambda > 0. [Balle16, Cor. 8] divides by lambda - ||Phi||^2 ||rho||_inf instead (`printed`). At distance k the
+        counts grow by k at most, up to m: min, as in [Balle16, (13)], where its Lemma 9 prints max. sqrt(sum ...) is concave in k, so
+        the function is log-concave: ternary search.
+        """
+        rho = positive_weights(self.weights, self.states, "weights")
+        norm, largest = self._norm, float(rho.max())
+        strength = self.ridge - norm**2 * largest if printed else self.ridge
+        c = norm * largest / math.sqrt(2 * self.ridge)
+
+        def root(k: int) -> float:
+            grown = float(rho @ np.minimum(counts + k, max(users, 1)))
+            return math.exp(-k * beta / 2) * (c * math.sqrt(grown) + float(np.linalg.norm(rho)))
+
+        return 2 * self.return_bound * norm / strength * concave_maximum(root, max(users, 1))
+
+
+class LSL(_RidgeFit):
+    """The exact fit: NOT PRIVATE, and its guarantee says so. `DPLSL` is the private one."""
+
+    __slots__ = ()
+
+    def release(self, logs: Logs, *, privacy: NoPrivacy | None = None, progress: Progress | None = None) -> ValueEstimate:
+        check_no_privacy(privacy)
+        return release_exactly(self, logs, progress)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class DPLSL(_RidgeFit):
+    """LSL plus Gaussian noise on smooth sensitivity.
+
+    Promise: (epsilon, delta)-DP for replacing one user, of whom the first trajectory counts; in real arithmetic. Returns are clipped to
+    [0, return_bound]. The size of the noise depends on the data and stays secret: `noise_std` is None, and there are no intervals.
+
+    Reference: [Balle16, Alg. 2, Thm. 10].
+
+    Departures: `calibration="tight"` takes alpha and beta from the exact divergence and drops the condition lambda > ||Phi||^2 ||rho||_inf,
+    which is not needed (proof at `smooth_sensitivity`); "paper" keeps both, and refuses constants that are false (a large epsilon).
+    """
+
+    calibration: str = "tight"
+
+    def __post_init__(self) -> None:
+        _RidgeFit.__post_init__(self)
+        check_calibration(self.calibration)
+        least = self._norm**2 * float(positive_weights(self.weights, self.states, "weights").max())
+        if self.calibration == "paper" and self.ridge <= least:
+            raise InvalidParameter(f"[Balle16, Alg. 2] needs ridge > ||Phi||^2 ||rho||_inf = {least:g}, got ridge={self.ridge:g}")
+
+    def release(
+        self,
+        logs: Logs,
+        *,
+        privacy: Request,
+        ledger: Ledger | None = None,
+        rng: np.random.Generator | None = None,
+        noise: NoiseSource | None = None,
+        progress: Progress | None = None,
+        id: str | None = None,
+    ) -> ValueEstimate:
+        """With `NoPrivacy` this is LSL. `rng` seeds the noise; without it the noise is fast noise from the system's entropy."""
+        return release_smoothly(
+            self, logs, privacy, self.calibration, ledger=ledger, rng=rng, noise=noise, progress=progress, id=id
+        )

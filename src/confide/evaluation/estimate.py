@@ -1,0 +1,133 @@
+"""What an estimator publishes: values, how noisy they are where that is public, and the promise that covers them."""
+
+import io
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from confide.errors import InvalidParameter, StateError
+from confide.privacy.bounded import Array
+from confide.privacy.certificate import Certificate, loss_from_json, loss_to_json
+from confide.privacy.guarantee import Guarantee
+from confide.privacy.request import CentralDP, NoPrivacy, Request, Trust
+
+_FORMAT = "confide-estimate/1"
+_RATIO = ("counts", "sums", "count_std", "sum_std", "sampling_variance")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueEstimate:
+    """PUBLIC: the values of a policy in every state, [s], with the guarantee that covers all of it, read together.
+
+    `noise_std` [s] is the standard deviation that privacy added; None where it depends on the data (smooth sensitivity), because then it
+    is as private as they are. `parameters` [d] are those of linear features, where there are any. `released` holds the noisy numbers
+    themselves, from which anybody may compute something else: that is post-processing, and costs nothing.
+    """
+
+    values: Array
+    noise_std: Array | None
+    guarantee: Guarantee
+    certificate: Certificate | None
+    lowest: float  # of a return, by the public bound
+    highest: float
+    parameters: Array | None = None
+    released: Mapping[str, Array] = field(default_factory=dict, repr=False)
+
+    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
+        """Bounds [s] that each contain the true value with this probability, noise and sampling together.
+
+        Fieller's: all v for which b - v n is within z standard deviations, where b and n are the released sum and count. Unlike a
+        standard error it holds however small the count is; where the count may be zero it is the whole range. The sampling variance comes
+        from the released squares (`second_moments=True`), or else is the largest that the clip allows: then the level is a lower bound.
+        """
+        if not 0 < level < 1:
+            raise InvalidParameter(f"level must be in (0, 1), got level={level}")
+        if any(name not in self.released for name in _RATIO):
+            raise InvalidParameter(
+                "this estimate has no intervals: nothing that was released tells how far off it is, and what would tell depends on the data"
+            )
+        n, b, n_std, b_std, sampling = (self.released[name] for name in _RATIO)
+        z = _quantile(level, laplace=self.guarantee.request.delta == 0 and self.guarantee.trust is not Trust.NONE)
+        square = n**2 - z**2 * n_std**2
+        spread = b_std**2 + sampling
+        known = square > 0
+        safe = np.where(known, square, 1.0)
+        root = z * np.sqrt(np.maximum(spread * square + n_std**2 * b**2, 0.0))
+        centre, radius = (self.highest + self.lowest) / 2, (self.highest - self.lowest) / 2
+        low = np.where(known, np.clip((b * n - root) / safe, -1.0, 1.0), -1.0)
+        high = np.where(known, np.clip((b * n + root) / safe, -1.0, 1.0), 1.0)
+        return centre + radius * low, centre + radius * high
+
+    def to_bytes(self) -> bytes:
+        """Everything in one NumPy archive without pickles: what a ledger stores, and hands out again."""
+        facts: dict[str, Any] = {
+            "format": _FORMAT,
+            "guarantee": _guarantee_to_json(self.guarantee),
+            "range": [self.lowest, self.highest],
+        }
+        facts["certificate"] = self.certificate.document if self.certificate else None
+        arrays = {"values": self.values, **{f"released.{name}": array for name, array in self.released.items()}}
+        arrays |= {name: array for name in ("noise_std", "parameters") if (array := getattr(self, name)) is not None}
+        buffer = io.BytesIO()
+        np.savez(buffer, facts=np.array(json.dumps(facts, allow_nan=False)), **arrays)  # type: ignore[arg-type]
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "ValueEstimate":
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+                held = {name: archive[name] for name in archive.files}
+            facts = json.loads(str(held.pop("facts")))
+            if facts["format"] != _FORMAT:
+                raise StateError(f"the estimate has format {facts['format']}, this version of confide reads {_FORMAT}")
+            return cls(
+                values=held["values"],
+                noise_std=held.get("noise_std"),
+                guarantee=_guarantee_from_json(facts["guarantee"]),
+                certificate=Certificate(facts["certificate"]) if facts["certificate"] else None,
+                lowest=facts["range"][0],
+                highest=facts["range"][1],
+                parameters=held.get("parameters"),
+                released={name.removeprefix("released."): held[name] for name in held if name.startswith("released.")},
+            )
+        except (ValueError, KeyError, OSError, EOFError, TypeError) as error:
+            raise StateError(f"this is not a saved estimate: {type(error).__name__}") from None
+
+    def save(self, folder: str | Path) -> None:
+        """`estimate.npz`, and `certificate.json` where there is one, into a folder: both are public."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / "estimate.npz").write_bytes(self.to_bytes())
+        if self.certificate:
+            self.certificate.save(Path(folder) / "certificate.json")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "ValueEstimate":
+        try:
+            return cls.from_bytes((Path(folder) / "estimate.npz").read_bytes())
+        except OSError as error:
+            raise StateError(f"cannot read an estimate from {folder}: {error.strerror}") from None
+
+
+def _quantile(level: float, *, laplace: bool) -> float:
+    """How many standard deviations hold this probability; under Laplace noise the larger of its own and the normal one's."""
+    from scipy.special import ndtri
+
+    normal = float(ndtri((1 + level) / 2))
+    return max(normal, -math.log(1 - level) / math.sqrt(2)) if laplace else normal
+
+
+def _guarantee_to_json(guarantee: Guarantee) -> dict[str, Any]:
+    asked = guarantee.request
+    request = None if isinstance(asked, NoPrivacy) else [asked.epsilon, asked.delta, str(asked.relation)]
+    return {"loss": loss_to_json(guarantee.loss), "request": request, "users": guarantee.users, "source": guarantee.source}
+
+
+def _guarantee_from_json(held: dict[str, Any]) -> Guarantee:
+    request: Request = NoPrivacy() if held["request"] is None else CentralDP(*held["request"])
+    trust = Trust.NONE if held["request"] is None else Trust.CENTRAL
+    return Guarantee(loss_from_json(held["loss"]), request, trust, held["users"], held["source"])

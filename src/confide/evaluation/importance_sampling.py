@@ -1,0 +1,187 @@
+"""The value of another policy than the one that was followed: importance sampling, plain, per decision, and weighted."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.evaluation.estimate import ValueEstimate
+from confide.evaluation.estimator import Logs, Progress
+from confide.evaluation.linear_values import SPREAD
+from confide.evaluation.two_parts import Asker, Returns, release_in_parts, returns_within
+from confide.mechanisms.sources import NoiseSource
+from confide.policy import FinitePolicy, StochasticPolicy
+from confide.privacy.bounded import Array, L2Ball
+from confide.privacy.ledger import Ledger
+from confide.privacy.request import Request
+from confide.statistics.importance_weights import WeightAndWorth, WeightedReturns
+from confide.statistics.per_user import Bands, ResidualBands
+
+BANDS = 12  # of residuals: from the worst case down to 1/2048 of it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImportanceSampling:
+    """V = c + (R / users) sum of users' rho g: rho = min(clip, product of target / logged probabilities), g = (F - c)/R.
+
+    Promise: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of the sum and
+    one of its second moment, on one budget. The number of users is public.
+
+    `target` is public: a policy, or probabilities [s, a] or [h, s, a]; a policy with one step holds at every step. A user counts once, with
+    the mean over trajectories, so the value is that of a user drawn at random, from the states where users started. Logs need
+    actions and the probabilities with which they were taken. `values` has the one value.
+
+    `per_decision`: each reward gets the weight of the steps up to it, which varies less than the weight of the whole trajectory.
+
+    `clip` is what noise is proportional to, and must be chosen from public knowledge: how the policies differ and how long trajectories are
+    say how large rho gets, and a public model can be simulated. Clipping biases: weights above it count as `clip`, so the value is pulled
+    to what happens where weights are low, and to c; by at most R E[(rho - clip)_+]. Nothing here estimates that bias, and intervals do
+    not cover it.
+
+    Reference: [Precup00]. Departures: g is centred, a control variate: as E[rho] = 1, the unclipped mean is the same, with less variance.
+
+    Intervals: noise, and sampling from the released second moment of users' rho g, on `interval_share` of the budget; with 0 there are
+    none.
+    """
+
+    target: Array | FinitePolicy = field(repr=False)
+    discount: float = 1.0
+    return_bound: float = 1.0
+    clip: float = 10.0
+    per_decision: bool = False
+    centre: float | None = None
+    interval_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        _ = self._returns
+        object.__setattr__(self, "target", _checked(self.target, self.clip))
+
+    @property
+    def _returns(self) -> Returns:
+        return returns_within(self.discount, self.return_bound, self.centre, self.interval_share)
+
+    def statistic(self) -> WeightedReturns:
+        returns, target = self._returns, np.asarray(self.target)
+        limits = float(self.clip), float(self.discount), returns.centre, returns.radius
+        return WeightedReturns(L2Ball(1.0, 1), target, *limits, self.per_decision)
+
+    def release(
+        self,
+        logs: Logs,
+        *,
+        privacy: Request,
+        ledger: Ledger | None = None,
+        rng: np.random.Generator | None = None,
+        noise: NoiseSource | None = None,
+        progress: Progress | None = None,
+        id: str | None = None,
+    ) -> ValueEstimate:
+        statistic = self.statistic()
+        bounds = statistic.bound, Bands(BANDS, 1)
+
+        def estimate(asker: Asker) -> ValueEstimate:
+            return self._estimate(asker, statistic)
+
+        return release_in_parts(
+            self, logs, estimate, bounds, privacy=privacy, ledger=ledger, rng=rng, noise=noise, progress=progress, id=id
+        )
+
+    def _estimate(self, asker: Asker, statistic: WeightedReturns) -> ValueEstimate:
+        answer = asker.ask(statistic, 1 - self.interval_share, "sum of weighted returns")
+        unit = self.clip / max(answer.users, 1)
+        v, noise_std = unit * answer.values, np.full(1, unit * answer.noise_std)
+        held = {"counts": np.ones(1), "sums": v, "count_std": np.zeros(1), "sum_std": noise_std}
+        if self.interval_share > 0:
+            mean = np.clip(answer.values / max(answer.users, 1), -1.0, 1.0)
+            held["sampling_variance"] = unit**2 * _second_moment(asker, statistic, np.eye(1), -mean, self.interval_share)
+        return _estimate_of(asker, type(self).__name__, self._returns, np.clip(v, -1.0, 1.0), noise_std, held)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightedImportanceSampling:
+    """V = c + R (sum of users' rho g) / (sum of users' rho), both sums released in one query; otherwise as `ImportanceSampling`.
+
+    The ratio is biased by O(1/users), and varies much less: it lies within the range of returns, and what clipping takes off is taken off
+    above and below. Clipping still pulls the value to what happens where weights are low. The noise of both sums enters: the release is a
+    triangle (`WeightAndWorth`), and the ratio is shrunk to the centre where the noise is as large as the sum of weights.
+
+    Intervals are Fieller's, with sampling from the released second moment of rho (g - v): where the sum of weights may be zero, they
+    are the whole range.
+    """
+
+    target: Array | FinitePolicy = field(repr=False)
+    discount: float = 1.0
+    return_bound: float = 1.0
+    clip: float = 10.0
+    centre: float | None = None
+    interval_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        _ = self._returns
+        object.__setattr__(self, "target", _checked(self.target, self.clip))
+
+    @property
+    def _returns(self) -> Returns:
+        return returns_within(self.discount, self.return_bound, self.centre, self.interval_share)
+
+    def statistic(self) -> WeightedReturns:
+        returns, target = self._returns, np.asarray(self.target)
+        limits = float(self.clip), float(self.discount), returns.centre, returns.radius
+        return WeightedReturns(WeightAndWorth(), target, *limits)
+
+    def release(
+        self,
+        logs: Logs,
+        *,
+        privacy: Request,
+        ledger: Ledger | None = None,
+        rng: np.random.Generator | None = None,
+        noise: NoiseSource | None = None,
+        progress: Progress | None = None,
+        id: str | None = None,
+    ) -> ValueEstimate:
+        statistic = self.statistic()
+        bounds = statistic.bound, Bands(BANDS, 1)
+
+        def estimate(asker: Asker) -> ValueEstimate:
+            return self._estimate(asker, statistic)
+
+        return release_in_parts(
+            self, logs, estimate, bounds, privacy=privacy, ledger=ledger, rng=rng, noise=noise, progress=progress, id=id
+        )
+
+    def _estimate(self, asker: Asker, statistic: WeightedReturns) -> ValueEstimate:
+        kappa = WeightAndWorth().balance
+        answer = asker.ask(statistic, 1 - self.interval_share, "sums of weights and of weighted returns")
+        n, b = answer.values[:1], answer.values[1:] / kappa
+        n_std, b_std = np.full(1, answer.noise_std), np.full(1, answer.noise_std / kappa)
+        weight = np.maximum(n, 0.0) / np.maximum(np.maximum(n, 0.0) ** 2 + (b_std / SPREAD) ** 2, 1e-300)
+        v = np.clip(b * weight, -1.0, 1.0)
+        held = {"counts": n, "sums": b, "count_std": n_std, "sum_std": b_std}
+        if self.interval_share > 0:
+            gain = np.array([[-v[0]], [1 / kappa]])
+            held["sampling_variance"] = _second_moment(asker, statistic, gain, np.zeros(1), self.interval_share)
+        noise_std = weight * np.sqrt(b_std**2 + v**2 * n_std**2)
+        return _estimate_of(asker, type(self).__name__, self._returns, v, noise_std, held)
+
+
+def _second_moment(asker: Asker, statistic: WeightedReturns, gain: Array, offset: Array, share: float) -> Array:
+    """sum of (offset + row gain)^2 over users, at most 2 each."""
+    bands = ResidualBands(statistic, np.ascontiguousarray(gain), offset, 2.0, Bands(BANDS, 1))
+    answer = asker.ask(bands, share, "second moments of residuals, in bands")
+    return np.maximum(bands.assembled(answer.values, answer.noise_std).ravel(), 0.0)
+
+
+def _estimate_of(asker: Asker, name: str, returns: Returns, v: Array, noise_std: Array, held: dict[str, Array]) -> ValueEstimate:
+    c, R = returns.centre, returns.radius
+    guarantee, certificate = asker.guarantee(), asker.certificate(name)
+    return ValueEstimate(c + R * v, R * noise_std, guarantee, certificate, c - R, c + R, released=held)
+
+
+def _checked(target: npt.ArrayLike | FinitePolicy, clip: float) -> Array:
+    """Probabilities [h, s, a], as an array: the question to a ledger is told by its bytes."""
+    if not 1e-6 <= clip <= 1e9:
+        raise InvalidParameter(f"clip must be positive and finite, got clip={clip}")
+    weights = target.probabilities() if isinstance(target, FinitePolicy) else np.asarray(target, dtype=float)
+    return StochasticPolicy(weights[None] if weights.ndim == 2 else weights).weights

@@ -1,0 +1,130 @@
+"""Private least-squares temporal differences: linear values from one step of look-ahead."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from confide.errors import InvalidParameter
+from confide.evaluation.estimate import ValueEstimate
+from confide.evaluation.estimator import Logs, Progress
+from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, solve
+from confide.evaluation.two_parts import Asker, Returns, release_in_parts, returns_within
+from confide.mechanisms.sources import NoiseSource
+from confide.privacy.bounded import Array, L2Ball
+from confide.privacy.ledger import Ledger
+from confide.privacy.request import Request
+from confide.statistics.per_user import Bands, ResidualBands
+from confide.statistics.temporal_sums import TemporalSums, check_radius, longest_steps
+
+_CLEAR = 1.5  # how far above the noise's own largest singular value, 2 s sqrt(d), all those of A must be
+BANDS = 12  # of residuals: norms from the worst case down to 1/2048 of it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateLSTD:
+    """V(s) = c + R x_s.theta with A theta = b, A = sum w x (x - discount x')^T and b = sum w x y over steps, y the centred reward.
+
+    Promise: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of (A, b) and
+    one of residuals, on one budget.
+
+    `features` [s, d] of finitely many states and `weights` [s] are public, and so is the range of returns, [0, return_bound] or
+    centre +- return_bound/2. The last row of a trajectory is taken for its end: x' = 0. A user's steps count while the sum of their
+    contributions is sure to stay within `norm` (`TemporalSums`); the default, sqrt(visits + 1) times the longest step, is what `visits`
+    different states need in a table. For smooth features consecutive x nearly cancel, and a smaller norm keeps everything: choose it
+    from public knowledge.
+
+    Reference: [Bradtke96]; private LSTD is what [Balle16, Section 7] leaves for the future.
+    Departures: as in `SufficientStatistics`, theta is the posterior mean under a prior on values. 1 - discount and long ways to the reward
+    make A nearly singular, and noise in it is what costs most: with few users values fall back to the common level.
+
+    Intervals add up the noise, what the prior may have shrunk, and the sampling error from released second moments of users'
+    residuals sum w x (y + discount x'.theta - x.theta), on `interval_share` of the budget; with 0 there are none. They are about the fixed
+    point of the projected Bellman equation, which is the truth if the features can express it. Where noise might hide that A is singular,
+    which the released A tells, no shorter interval would be honest, and they are the whole range.
+    """
+
+    features: Array = field(repr=False)
+    discount: float
+    return_bound: float = 1.0
+    visits: int = 20
+    norm: float | None = None
+    weights: Array | None = field(default=None, repr=False)
+    centre: float | None = None
+    interval_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        _ = self._returns
+        if isinstance(self.visits, bool) or not isinstance(self.visits, int) or self.visits < 1:
+            raise InvalidParameter(f"visits must be a whole number, at least 1, got visits={self.visits}")
+        object.__setattr__(self, "features", np.array(self.features, dtype=float))
+        if self.weights is not None:
+            object.__setattr__(self, "weights", np.array(self.weights, dtype=float))
+        self.statistic(coordinates(self.features, self.weights))  # checks the rest
+
+    @property
+    def _returns(self) -> Returns:
+        return returns_within(self.discount, self.return_bound, self.centre, self.interval_share)
+
+    def release(
+        self,
+        logs: Logs,
+        *,
+        privacy: Request,
+        ledger: Ledger | None = None,
+        rng: np.random.Generator | None = None,
+        noise: NoiseSource | None = None,
+        progress: Progress | None = None,
+        id: str | None = None,
+    ) -> ValueEstimate:
+        where = coordinates(self.features, self.weights)
+        statistic = self.statistic(where)
+        bounds = statistic.bound, Bands(BANDS, where.table.shape[1])
+
+        def estimate(asker: Asker) -> ValueEstimate:
+            return self._estimate(asker, where, statistic)
+
+        return release_in_parts(
+            self, logs, estimate, bounds, privacy=privacy, ledger=ledger, rng=rng, noise=noise, progress=progress, id=id
+        )
+
+    def _estimate(self, asker: Asker, where: Coordinates, statistic: TemporalSums) -> ValueEstimate:
+        answer = asker.ask(statistic, 1 - self.interval_share, "steps: sum w x (x - discount x')^T, sum w x y")
+        A, b = statistic.unpack(answer.values)
+        s, kappa = answer.noise_std, statistic.balance
+        solution = solve(A, b, variance=s**2 * (1 / kappa**2 + float(np.trace(where.prior))), prior=where.prior)
+        theta = solution.theta
+        noise = s**2 * (1 / kappa**2 + float(theta @ theta)) * np.eye(len(b))
+        return estimate_of(
+            asker,
+            type(self).__name__,
+            where,
+            solution,
+            returns=self._returns,
+            noise=noise,
+            sampling=self._sampling(asker, statistic, solution),
+            released={"A": A, "b": b},
+            whole_range=bool(np.linalg.svd(A, compute_uv=False)[-1] <= _CLEAR * 2 * s * math.sqrt(len(b))),
+        )
+
+    def statistic(self, where: Coordinates) -> TemporalSums:
+        """What users contribute. kappa = 1: the rewards' part of a contribution is small beside the features'."""
+        x = np.ascontiguousarray(where.table)
+        z = np.ascontiguousarray(x * where.weights[:, None])
+        reach = longest_steps(z, x, discount=self.discount, balance=1.0)
+        norm = float(reach.max()) * math.sqrt(self.visits + 1) if self.norm is None else float(self.norm)
+        check_radius(norm, reach)
+        d, returns = x.shape[1], self._returns
+        return TemporalSums(L2Ball(norm, d * d + d), z, x, reach, 1.0, float(self.discount), returns.centre, returns.radius)
+
+    def _sampling(self, asker: Asker, statistic: TemporalSums, solution: Solution) -> Array | None:
+        if self.interval_share == 0:
+            return None
+        theta = solution.theta
+        d = len(theta)
+        A, b = statistic.unpack(np.eye(d * d + d))  # the residual b - A theta of a row is linear in it
+        gain = np.ascontiguousarray(b - A @ theta)
+        top = statistic.bound.radius * float(np.linalg.norm(gain, 2))
+        bands = ResidualBands(statistic, gain, np.zeros(d), top, Bands(BANDS, d))
+        answer = asker.ask(bands, self.interval_share, "second moments of residuals, in bands")
+        return bands.assembled(answer.values, answer.noise_std)

@@ -1,0 +1,156 @@
+"""First-visit Monte Carlo with noise that follows the data: what DP-LSW and DP-LSL share [Balle16]."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from confide.errors import InvalidParameter
+from confide.evaluation.estimate import ValueEstimate
+from confide.evaluation.estimator import Logs, Progress, check_request, delta_warning, publish, said, source_of
+from confide.mechanisms.smooth import SmoothGaussian
+from confide.mechanisms.sources import NoiseSource
+from confide.privacy.bounded import Array
+from confide.privacy.certificate import Mechanism, certify
+from confide.privacy.guarantee import Guarantee, no_guarantee
+from confide.privacy.ledger import Ledger
+from confide.privacy.request import CentralDP, NoPrivacy, Request, Trust
+from confide.statistics.first_visits import FirstVisitReturns, FirstVisits
+
+
+class LinearMonteCarlo(Protocol):
+    """A least-squares fit to average first-visit returns, with a smooth bound on how far one user can move it."""
+
+    @property
+    def states(self) -> int: ...
+    @property
+    def discount(self) -> float: ...
+    @property
+    def return_bound(self) -> float: ...
+    @property
+    def features(self) -> Array | None: ...
+
+    def solve(self, counts: Array, returns: Array) -> Array:
+        """Visits n_s and sums of returns F [s], PRIVATE -> the parameters [d], PRIVATE."""
+
+    def smooth_sensitivity(self, counts: Array, users: int, beta: float, *, printed: bool) -> float:
+        """S(x) >= local sensitivity with |ln S^2 - ln S'^2| <= beta between neighbours. PRIVATE."""
+
+
+def feature_matrix(model: LinearMonteCarlo) -> Array:
+    """Phi [s, d]; the identity without features."""
+    if model.features is None:
+        return np.eye(model.states)
+    table = np.asarray(model.features, dtype=float)
+    if table.ndim != 2 or len(table) != model.states or not np.isfinite(table).all():
+        raise InvalidParameter(f"features must be finite, of shape ({model.states}, d), got shape {table.shape}")
+    if np.linalg.matrix_rank(table) < table.shape[1]:
+        raise InvalidParameter("features must have full column rank: leave out the ones that depend on others")
+    return table
+
+
+def values_of(model: LinearMonteCarlo, theta: Array) -> Array:
+    """Phi theta [s]."""
+    return theta if model.features is None else feature_matrix(model) @ theta
+
+
+def positive_weights(given: Array | None, states: int, name: str) -> Array:
+    weights = np.ones(states) if given is None else np.asarray(given, dtype=float)
+    if weights.shape != (states,) or not (np.isfinite(weights) & (weights > 0)).all():
+        raise InvalidParameter(f"{name} must be {states} positive numbers")
+    return weights
+
+
+def exact_sums(model: LinearMonteCarlo, logs: Logs, progress: Progress | None) -> tuple[Array, Array, int]:
+    """(n_s, sum of F) [s] and the number of users. PRIVATE but for the last. One trajectory per user, returns clipped to [0, F_max].
+
+    One user changes each n_s by 1 at most: the bounds of [Balle16] are about that.
+    """
+    R = model.return_bound / 2
+    statistic = FirstVisitReturns(FirstVisits(model.states, model.states), model.discount, R, R)
+    total = logs.total(statistic, progress=progress)
+    counts, scaled, _ = statistic.bound.unpack(total.values)
+    return counts, R * (scaled + counts), total.users
+
+
+def release_exactly(model: LinearMonteCarlo, logs: Logs, progress: Progress | None = None) -> ValueEstimate:
+    """The non-private fit: no promise, and its guarantee says so."""
+    counts, returns, users = exact_sums(model, logs, progress)
+    guarantee = no_guarantee(max(users, 1))
+    plain = Mechanism("exact", "none", 2, 1.0, 0.0, {"leaves": 1})
+    certificate = certify(guarantee, [plain], subject=type(model).__name__, assumptions=list(logs.assumptions))
+    theta = model.solve(counts, returns)
+    return ValueEstimate(
+        values_of(model, theta),
+        np.zeros(model.states),
+        guarantee,
+        certificate,
+        0.0,
+        model.return_bound,
+        None if model.features is None else theta,
+    )
+
+
+def release_smoothly(
+    model: LinearMonteCarlo,
+    logs: Logs,
+    privacy: Request,
+    calibration: str,
+    *,
+    ledger: Ledger | None,
+    rng: np.random.Generator | None,
+    noise: NoiseSource | None,
+    progress: Progress | None,
+    id: str | None,
+) -> ValueEstimate:
+    """The fit plus N(0, (alpha S(x))^2 I) [Balle16, Lemma 1]. alpha S(x) depends on the data, so neither it nor an error bar leaves."""
+    check_request(privacy)
+    if not isinstance(privacy, CentralDP):
+        return release_exactly(model, logs, progress)
+    dimension = model.states if model.features is None else feature_matrix(model).shape[1]
+    mechanism = SmoothGaussian(privacy.epsilon, privacy.delta, dimension, calibration)
+    source = source_of(rng, noise, privacy, continuous=True)
+    if source.discrete:
+        raise InvalidParameter(
+            f"smooth sensitivity needs noise on the reals, got the {source.name} source: CountsAndSums takes it"
+        )
+
+    def make() -> ValueEstimate:
+        counts, returns, users = exact_sums(model, logs, progress)
+        delta_warning(users, privacy.delta)
+        smooth = model.smooth_sensitivity(counts, users, mechanism.beta, printed=calibration == "paper")
+        theta = mechanism.release(model.solve(counts, returns), smooth, source)
+        guarantee = Guarantee(mechanism.loss, privacy, Trust.CENTRAL, max(users, 1), source.name)
+        parts = {name: getattr(mechanism, name) for name in ("alpha", "beta", "dimension", "epsilon", "delta")}
+        described = Mechanism("smooth", "gaussian", None, None, None, parts)
+        subject = f"{type(model).__name__}, {calibration} calibration"
+        certificate = certify(guarantee, [described], subject=subject, assumptions=said(logs, privacy))
+        parameters = None if model.features is None else theta
+        return ValueEstimate(values_of(model, theta), None, guarantee, certificate, 0.0, model.return_bound, parameters)
+
+    return publish(model, logs, make, privacy=privacy, loss=mechanism.loss, ledger=ledger, id=id)
+
+
+def concave_maximum(value: Callable[[int], float], stop: int) -> float:
+    """The largest value at a whole number in [0, stop] of a function whose logarithm is concave: ternary search."""
+    low, high = 0, stop
+    while high - low > 2:
+        third = (high - low) // 3
+        left, right = low + third, high - third
+        if value(left) < value(right):
+            low = left + 1
+        else:
+            high = right - 1 if value(left) > value(right) else right
+    return max(value(k) for k in range(low, high + 1))
+
+
+def check_no_privacy(privacy: Request | None) -> None:
+    if not isinstance(privacy, NoPrivacy | None):
+        raise InvalidParameter(
+            f"this is the non-private estimator: it takes NoPrivacy only, got {type(privacy).__name__}; use its private form"
+        )
+
+
+def check_calibration(calibration: str) -> None:
+    if calibration not in ("tight", "paper"):
+        raise InvalidParameter(f'calibration must be "tight" or "paper", got {calibration!r}')

@@ -1,0 +1,143 @@
+"""Linear policy evaluation from the noisy sufficient statistics of a regression on first-visit returns."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.evaluation.estimate import ValueEstimate
+from confide.evaluation.estimator import Logs, Progress
+from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, positive_part, solve
+from confide.evaluation.two_parts import Asker, Returns, release_in_parts, returns_within
+from confide.mechanisms.sources import NoiseSource
+from confide.privacy.bounded import Array
+from confide.privacy.ledger import Ledger
+from confide.privacy.request import Relation, Request
+from confide.statistics.log_rows import VisitRows, VisitSums, visit_rows
+from confide.statistics.per_user import Bands, ResidualBands
+
+BANDS = 12  # of residuals: norms from the worst case down to 1/2048 of it
+_BALANCES = tuple(2.0 ** (k / 2) for k in range(-4, 7))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SufficientStatistics:
+    """V(s) = c + R x_s.theta, theta from A = sum w x x^T and b = sum w x g over users' first visits, g = (F - c)/R.
+
+    Promise: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of (A, b) and
+    one of residuals, on one budget.
+
+    `features` [s, d] of finitely many states and `weights` [s] are public, and so is the range of returns, [0, return_bound] or
+    centre +- return_bound/2. Of a user the first `visits` different states count. A user's contribution is bounded as a whole
+    (`VisitRows`): the noise of A is GOE; entries of A that are zero for every state of the table are known to be, and keep no noise.
+
+    Reference: [Balle16] perturbs the solution of this regression (DP-LSW, DP-LSL); this perturbs its statistics.
+    Departures: theta is the posterior mean under a prior on values (`Coordinates`), which shrinks less than a ridge of the noise's size
+    where the data are clear, and to the range's middle, or a common level, where they are not.
+
+    Intervals add up the noise, what the prior may have shrunk, and the sampling error: a sandwich with one cluster per user from released
+    second moments of residuals, on `interval_share` of the budget; with 0 there are none. They are about the best linear fit, which is the
+    truth if the features can express it.
+    """
+
+    features: Array = field(repr=False)
+    discount: float
+    return_bound: float = 1.0
+    visits: int = 20
+    weights: Array | None = field(default=None, repr=False)
+    centre: float | None = None
+    interval_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        _ = self._returns
+        if isinstance(self.visits, bool) or not isinstance(self.visits, int) or self.visits < 1:
+            raise InvalidParameter(f"visits must be a whole number, at least 1, got visits={self.visits}")
+        object.__setattr__(self, "features", np.array(self.features, dtype=float))
+        if self.weights is not None:
+            object.__setattr__(self, "weights", np.array(self.weights, dtype=float))
+        coordinates(self.features, self.weights)  # checks both
+
+    @property
+    def _returns(self) -> Returns:
+        return returns_within(self.discount, self.return_bound, self.centre, self.interval_share)
+
+    def release(
+        self,
+        logs: Logs,
+        *,
+        privacy: Request,
+        ledger: Ledger | None = None,
+        rng: np.random.Generator | None = None,
+        noise: NoiseSource | None = None,
+        progress: Progress | None = None,
+        id: str | None = None,
+    ) -> ValueEstimate:
+        where = coordinates(self.features, self.weights)
+        statistic = self.statistic(where, Relation(privacy.relation))
+        bounds = statistic.bound, Bands(BANDS, where.table.shape[1])
+
+        def estimate(asker: Asker) -> ValueEstimate:
+            return self._estimate(asker, where, statistic)
+
+        return release_in_parts(
+            self, logs, estimate, bounds, privacy=privacy, ledger=ledger, rng=rng, noise=noise, progress=progress, id=id
+        )
+
+    def _estimate(self, asker: Asker, where: Coordinates, statistic: VisitSums) -> ValueEstimate:
+        bound = statistic.bound
+        answer = asker.ask(statistic, 1 - self.interval_share, "first visits: sum w x x^T, sum w x g")
+        A, b = bound.unpack(answer.values)
+        possible = np.abs(statistic.table).T @ np.abs(statistic.table) > 0  # elsewhere A is zero, and the noise on it is known
+        s, kappa = answer.noise_std, bound.balance
+        A = positive_part(np.where(possible, A, 0.0))
+        prior_noise = _noise_of_product(where.prior, possible)
+        solution = solve(A, b, variance=s**2 * (1 / kappa**2 + float(np.trace(prior_noise)) / len(b)), prior=where.prior)
+        theta = solution.theta
+        noise: Array = s**2 * (np.eye(len(b)) / kappa**2 + _noise_of_product(np.outer(theta, theta), possible))
+        sampling = self._sampling(asker, statistic, solution)
+        return estimate_of(
+            asker,
+            type(self).__name__,
+            where,
+            solution,
+            returns=self._returns,
+            noise=noise,
+            sampling=sampling,
+            released={"A": A, "b": b},
+        )
+
+    def statistic(self, where: Coordinates, relation: Relation) -> VisitSums:
+        """What users contribute, with the balance of A and b that leaves the least noise in theta under the prior."""
+        root = np.sqrt(where.weights)
+        table = np.ascontiguousarray(where.table * root[:, None])
+        possible = np.abs(table).T @ np.abs(table) > 0
+        per_entry = float(np.trace(_noise_of_product(where.prior, possible))) / table.shape[1]
+
+        def error(bound: VisitRows) -> float:
+            worst: float = bound.sensitivity(relation) ** 2 * (1 / bound.balance**2 + per_entry)
+            return worst
+
+        bound = min((visit_rows(table, root, self.visits, balance) for balance in _BALANCES), key=error)
+        returns = self._returns
+        return VisitSums(bound, table, root, self.visits, float(self.discount), returns.centre, returns.radius)
+
+    def _sampling(self, asker: Asker, statistic: VisitSums, solution: Solution) -> Array | None:
+        if self.interval_share == 0:
+            return None
+        bound, theta = statistic.bound, solution.theta
+        d, size = len(theta), bound.size
+        A, b = bound.unpack(np.eye(size))  # the residual b - A theta of a row is linear in it
+        gain = np.ascontiguousarray(b - A @ theta)
+        longest = np.linalg.norm(statistic.table, axis=1) * (statistic.scales + np.abs(statistic.table @ theta))
+        top = float(np.sort(longest)[-self.visits :].sum())
+        bands = ResidualBands(statistic, gain, np.zeros(d), top, Bands(BANDS, d))
+        answer = asker.ask(bands, self.interval_share, "second moments of residuals, in bands")
+        return bands.assembled(answer.values, answer.noise_std)
+
+
+def _noise_of_product(second: Array, possible: npt.NDArray[np.bool_]) -> Array:
+    """E[N theta theta^T N] for unit GOE noise N on the possible entries and E[theta theta^T] = second."""
+    spread = possible * np.diag(second)[None, :]
+    result: Array = (np.diag(spread.sum(axis=1)) + possible * second) / 2
+    return result

@@ -1,0 +1,10 @@
+"""Logged trajectories: opened, checked and added up user by user, in bounded memory."""
+
+from confide.logs.check import Check
+from confide.logs.columns import Caps, Columns
+from confide.logs.imports import from_csv, from_minari
+from confide.logs.log import Logs, Statistic, in_memory, open
+from confide.logs.simulate import simulate
+from confide.logs.writing import write
+
+__all__ = ["Caps", "Check", "Columns", "Logs", "Statistic", "from_csv", "from_minari", "in_memory", "open", "simulate", "write"]

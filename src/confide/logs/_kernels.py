@@ -1,0 +1,189 @@
+"""The loops over logged rows: take whole users in, up to the caps, and count what is wrong."""
+
+import numpy as np
+import numpy.typing as npt
+
+from confide._jit import njit
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+# what is carried from one batch to the next, in an array of int64
+ROWS, TRAJECTORIES, USERS, KNOWN, USER, TRAJECTORY, STEP, FIRST_ROW, FIRST_TRAJECTORY, OVER = range(10)
+CARRIED = 10
+
+
+@njit
+def absorb(
+    user: Ints,
+    trajectory: Ints,
+    step: Ints,
+    state: Ints,
+    reward: Array,
+    action: Ints,
+    probability: Array,
+    hollow: Flags,
+    max_trajectories: int,
+    max_steps: int,
+    at: Ints,
+    states: Ints,
+    rewards: Array,
+    actions: Ints,
+    probabilities: Array,
+    trajectories: Ints,
+    users: Ints,
+    valid: Flags,
+) -> int:
+    """Append rows to the block, -1; or the first row of a user who is not larger than the one before.
+
+    Of a user with a bad row nothing is kept, and rows after the caps are not looked at.
+    """
+    rows, trajs, count = at[ROWS], at[TRAJECTORIES], at[USERS]
+    known, who, which, last = at[KNOWN], at[USER], at[TRAJECTORY], at[STEP]
+    first_row, first_traj, over = at[FIRST_ROW], at[FIRST_TRAJECTORY], at[OVER]
+    smallest = np.iinfo(np.int64).min
+    several, stepped, some_hollow = trajectory.size > 0, step.size > 0, hollow.size > 0
+    acted, weighed = action.size > 0, probability.size > 0
+    for i in range(user.size):
+        fresh = known == 0 or user[i] != who
+        if fresh:
+            if known != 0 and user[i] < who:
+                return i
+            known, who, over, first_row, first_traj = 1, user[i], 0, rows, trajs
+            users[count], valid[count] = trajs, True
+            count += 1
+        if over != 0:
+            continue
+        if fresh or (several and trajectory[i] != which):
+            if trajs - first_traj == max_trajectories:
+                over = 1
+                continue
+            which, last = (trajectory[i] if several else 0), smallest
+            trajectories[trajs] = rows
+            trajs += 1
+        if (some_hollow and hollow[i]) or rows - trajectories[trajs - 1] == max_steps:
+            continue
+        good = state[i] >= 0 and np.isfinite(reward[i]) and (not stepped or step[i] > last)
+        if not good or (acted and action[i] < 0) or (weighed and not 0.0 < probability[i] <= 1.0):
+            rows, trajs, over = first_row, first_traj, 1
+            valid[count - 1] = False
+            continue
+        states[rows], rewards[rows] = state[i], reward[i]
+        if stepped:
+            last = step[i]
+        if acted:
+            actions[rows] = action[i]
+        if weighed:
+            probabilities[rows] = probability[i]
+        rows += 1
+    at[ROWS], at[TRAJECTORIES], at[USERS] = rows, trajs, count
+    at[KNOWN], at[USER], at[TRAJECTORY], at[STEP] = known, who, which, last
+    at[FIRST_ROW], at[FIRST_TRAJECTORY], at[OVER] = first_row, first_traj, over
+    return -1
+
+
+# what is counted, and what is carried after it
+COUNTS = 11
+(
+    SEEN_USERS,
+    SEEN_TRAJECTORIES,
+    SEEN_ROWS,
+    GAPS,
+    DUPLICATES,
+    DISORDER,
+    NOT_FINITE,
+    OUT_OF_RANGE,
+    OVER_TRAJECTORIES,
+    OVER_STEPS,
+    ZERO,
+    I_KNOWN,
+    I_USER,
+    I_TRAJECTORY,
+    I_STEP,
+    I_TRAJECTORIES,
+    I_STEPS,
+    I_LONG,
+    I_BAD,
+) = range(19)
+INSPECTED = 19
+
+
+@njit
+def inspect(
+    user: Ints,
+    trajectory: Ints,
+    step: Ints,
+    state: Ints,
+    reward: Array,
+    action: Ints,
+    probability: Array,
+    hollow: Flags,
+    max_trajectories: int,
+    max_steps: int,
+    largest_state: int,
+    at: Ints,
+) -> int:
+    """Count what is there and what is wrong, in all rows; like `absorb`, -1 or the first row of a user out of order.
+
+    A user is bad, and counted as zero, by rows within the caps only.
+    """
+    null = np.iinfo(np.int64).min
+    for i in range(user.size):
+        fresh = at[I_KNOWN] == 0 or user[i] != at[I_USER]
+        if fresh:
+            if at[I_KNOWN] != 0 and user[i] < at[I_USER]:
+                return i
+            at[SEEN_USERS] += 1
+            at[I_KNOWN], at[I_USER], at[I_TRAJECTORIES], at[I_LONG], at[I_BAD] = 1, user[i], 0, 0, 0
+        if fresh or (trajectory.size > 0 and trajectory[i] != at[I_TRAJECTORY]):
+            at[SEEN_TRAJECTORIES] += 1
+            at[I_TRAJECTORIES] += 1
+            at[I_TRAJECTORY], at[I_STEP], at[I_STEPS] = (trajectory[i] if trajectory.size > 0 else 0), null, 0
+            at[OVER_TRAJECTORIES] += at[I_TRAJECTORIES] == max_trajectories + 1
+        if hollow.size > 0 and hollow[i]:
+            continue
+        at[SEEN_ROWS] += 1
+        at[I_STEPS] += 1
+        if at[I_STEPS] > max_steps and at[I_LONG] == 0:
+            at[I_LONG] = 1
+            at[OVER_STEPS] += 1
+        bad = step.size > 0 and count_step(step[i], at)
+        bad = count_values(state[i], reward[i], largest_state, at) or bad
+        if action.size > 0 and action[i] < 0:
+            bad = True
+            at[OUT_OF_RANGE] += action[i] != null
+        if probability.size > 0 and not 0.0 < probability[i] <= 1.0:
+            bad = True
+            at[OUT_OF_RANGE if np.isfinite(probability[i]) else NOT_FINITE] += 1
+        within = at[I_TRAJECTORIES] <= max_trajectories and at[I_STEPS] <= max_steps
+        if bad and within and at[I_BAD] == 0:
+            at[I_BAD] = 1
+            at[ZERO] += 1
+    return -1
+
+
+@njit
+def count_step(step: int, at: Ints) -> bool:
+    """Whether the step does not follow the one before."""
+    null = np.iinfo(np.int64).min
+    if step == null:
+        return True
+    last = at[I_STEP]
+    at[I_STEP] = step
+    if last == null:
+        return False
+    at[GAPS] += step > last and step - 1 > last
+    at[DUPLICATES] += step == last
+    at[DISORDER] += step < last
+    return bool(step <= last)
+
+
+@njit
+def count_values(state: int, reward: float, largest_state: int, at: Ints) -> bool:
+    """Whether a state or a reward is not one."""
+    null = np.iinfo(np.int64).min
+    outside, finite = state < 0 or state > largest_state, np.isfinite(reward)
+    at[OUT_OF_RANGE] += outside and state != null
+    at[NOT_FINITE] += not finite
+    return outside or not finite

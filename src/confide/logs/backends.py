@@ -1,0 +1,128 @@
+"""Where the parts of a log are worked on: here, in other processes, or on a Ray or Dask cluster. One seam: `each`.
+
+A backend may run a part again, elsewhere, when a machine dies. What is added up lies on a grid, so the sum has the same bits however the
+parts were spread.
+"""
+
+import importlib
+import logging
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+from confide.errors import ConfideError, InvalidParameter, LogError, MissingExtra
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+RETRIES = 3
+BACKENDS = ("local", "ray", "dask")
+FEW = 8  # parts: done before another process has started
+
+
+def each(
+    task: Callable[[Item], Result], items: Sequence[Item], *, backend: str = "local", workers: int | None = None
+) -> Iterator[Result]:
+    """task(item) of every item, in any order."""
+    if backend not in BACKENDS:
+        raise InvalidParameter(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise InvalidParameter(f"workers must be a whole number, at least 1, got workers={workers!r}")
+    if not items:
+        return iter(())
+    guarded = Guarded(task)
+    return {"local": _local, "ray": _ray, "dask": _dask}[backend](guarded, items, workers)
+
+
+class Guarded:
+    """A task whose failure tells its kind and place, never its text: that may quote the data."""
+
+    def __init__(self, task: Callable[[Any], Any]) -> None:
+        self._task = task
+
+    def __call__(self, item: Any) -> Any:
+        try:
+            return self._task(item)
+        except (ConfideError, MemoryError):
+            raise
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            kind = type(error).__name__
+        raise LogError(f"the statistic failed with a {kind} in {place.name} ({place.filename}, line {place.lineno})")
+
+
+def _local(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None) -> Iterator[Any]:
+    import joblib
+
+    workers = min(workers or (1 if len(items) < FEW else joblib.cpu_count()), len(items))
+    if workers == 1:
+        yield from map(task, items)
+        return
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    try:
+        yield from joblib.Parallel(workers, return_as="generator_unordered")(joblib.delayed(task)(item) for item in items)
+    except TerminatedWorkerError:
+        raise LogError("a worker process was killed, perhaps because memory ran out; try fewer workers") from None
+
+
+def _ray(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None) -> Iterator[Any]:
+    """Plain tasks on the cluster that this process is connected to, else on this machine for as long as it takes."""
+    try:
+        ray: Any = importlib.import_module("ray")  # by name: types are checked where it is not installed, too
+    except ImportError:
+        raise MissingExtra("backend='ray' needs Ray: pip install 'confide[cluster]'") from None
+    ours = not ray.is_initialized()
+    if ours:
+        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        remote = ray.remote(max_retries=RETRIES)(_outcome)
+        shared = ray.put(task)
+        waiting = [remote.remote(shared, item) for item in items[: workers or len(items)]]
+        rest = iter(items[len(waiting) :])
+        while waiting:
+            (ready, *_), waiting = ray.wait(waiting)
+            yield _result(lambda: ray.get(ready), "Ray")  # noqa: B023
+            waiting += [remote.remote(shared, item) for item in islice(rest, 1)]
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _dask(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None) -> Iterator[Any]:
+    """Futures of the current client, else of a cluster on this machine for as long as it takes."""
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError:
+        raise MissingExtra("backend='dask' needs Dask: pip install 'confide[cluster]'") from None
+    try:
+        client, ours = distributed.Client.current(), False
+    except ValueError:
+        cluster = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
+        client, ours = distributed.Client(**cluster), True
+    try:
+        futures = client.map(_outcome, [task] * len(items), items, key="confide", retries=RETRIES, pure=False)
+        for done in distributed.as_completed(futures):
+            yield _result(done.result, "Dask")
+            done.release()
+    finally:
+        if ours:
+            client.close()
+
+
+def _outcome(task: Callable[[Any], Any], item: Any) -> Any:
+    """The result, or our error as a value: it would come again, and is neither worth a retry nor an entry in a cluster's logs."""
+    try:
+        return task(item)
+    except ConfideError as error:
+        return error
+
+
+def _result(get: Callable[[], Any], cluster: str) -> Any:
+    try:
+        found = get()
+    except Exception as error:
+        found = LogError(f"the {cluster} cluster lost a part of the log for good: {type(error).__name__}")
+    if isinstance(found, ConfideError):
+        raise found
+    return found

@@ -1,0 +1,77 @@
+"""What is wrong with a log, in numbers, for the data holder. NOT PRIVATE."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from confide.logs import _kernels
+from confide.logs.arrays import Decoder
+from confide.logs.reader import Part
+
+LABEL = "NOT PRIVATE: for the data holder only"
+LARGEST = int(np.iinfo(np.int64).max)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Exact counts of what is there and what is wrong; no value and no id. NOT PRIVATE: for the data holder only."""
+
+    users: int = 0
+    trajectories: int = 0
+    rows: int = 0
+    gaps: int = 0  # steps that skip numbers: allowed
+    duplicates: int = 0  # a step number that comes again
+    disorder: int = 0  # a step number below the one before
+    nulls: int = 0
+    non_finite: int = 0
+    out_of_range: int = 0  # states and actions that are no whole numbers from 0 (to `states`), probabilities outside (0, 1]
+    over_trajectories: int = 0  # users with more trajectories than are counted
+    over_steps: int = 0  # users with a longer trajectory than is counted
+    zero: int = 0  # users who contribute zero, because of a row within the caps
+    assumptions: tuple[str, ...] = ()
+
+    def __add__(self, other: "Check") -> "Check":
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
+        return Check(**sums, assumptions=self.assumptions)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"label": LABEL, **asdict(self)}
+
+    def __str__(self) -> str:
+        lines = [LABEL, *(f"  {words:<58}{getattr(self, name):>15,}" for name, words in _WORDS.items())]
+        return "\n".join(lines + [f"  assumed: {assumption}" for assumption in self.assumptions])
+
+
+_WORDS = {
+    "users": "users",
+    "trajectories": "trajectories",
+    "rows": "rows",
+    "gaps": "gaps between steps (allowed)",
+    "duplicates": "steps that come twice",
+    "disorder": "steps out of order",
+    "nulls": "cells without a value",
+    "non_finite": "rewards or probabilities that are not finite",
+    "out_of_range": "states, actions or probabilities out of range",
+    "over_trajectories": "users with more trajectories than are counted",
+    "over_steps": "users with a longer trajectory than is counted",
+    "zero": "users who would contribute zero",
+}
+_COUNTS = tuple(field.name for field in fields(Check) if field.name != "assumptions")
+
+
+def inspected(part: Part, states: int | None) -> Check:
+    """The counts of one part; all rows are looked at, also those after the caps."""
+    decoder = Decoder(part.layout, part.before())
+    at = np.zeros(_kernels.INSPECTED, np.int64)
+    if decoder.users.last is not None:
+        at[_kernels.I_KNOWN], at[_kernels.I_USER] = 1, decoder.users.number
+    largest, nulls = LARGEST if states is None else states - 1, 0
+    for group, rows in part.rows(decoder):
+        arguments: list[Any] = [*rows.arrays(), part.caps.trajectories, part.caps.steps, largest, at]
+        if _kernels.inspect(*arguments) >= 0:
+            raise part.disorder(group)
+        nulls += rows.nulls
+        at[_kernels.NOT_FINITE] -= rows.null_numbers  # a null is counted as a null only
+    counts = dict(zip((name for name in _COUNTS if name != "nulls"), at[: _kernels.COUNTS].tolist(), strict=True))
+    return Check(**counts, nulls=nulls)

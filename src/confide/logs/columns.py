@@ -1,0 +1,107 @@
+"""What a log's columns are called, and how much of one user counts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from confide.errors import InvalidParameter, LogError
+
+LARGEST_USER = 10_000_000  # kept rows: a user is held in memory as a whole, and memory is promised to be bounded
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Public: at most so many trajectories of a user, and so many steps of each, are counted; the rest is not even looked at."""
+
+    trajectories: int = 1
+    steps: int = 10_000
+
+    def __post_init__(self) -> None:
+        for name, value in (("max_trajectories", self.trajectories), ("max_steps", self.steps)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InvalidParameter(f"{name} must be a whole number, at least 1, got {name}={value!r}")
+        if self.trajectories * self.steps > LARGEST_USER:
+            raise InvalidParameter(
+                f"max_trajectories * max_steps must be at most {LARGEST_USER}, the rows of one user that are held in memory, "
+                f"got {self.trajectories} * {self.steps}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The names of the columns. None: not logged (`trajectory`: all rows of a user are one; `step`: rows are in order)."""
+
+    user: str = "user"
+    trajectory: str | None = "trajectory"
+    step: str | None = "step"
+    state: str = "state"
+    reward: str = "reward"
+    action: str | None = None
+    probability: str | None = None
+
+    def __post_init__(self) -> None:
+        names = [name for name in self.all if name is not None]
+        if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+            raise InvalidParameter(f"columns must have different names, got {', '.join(map(repr, names))}")
+
+    @property
+    def all(self) -> tuple[str | None, ...]:
+        return self.user, self.trajectory, self.step, self.state, self.reward, self.action, self.probability
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns as a file has them: one row per step, or one row per trajectory with lists (whose positions are the steps)."""
+
+    columns: Columns
+    lists: bool
+    types: tuple[str, ...]  # of the columns that are read: files of one log have the same
+
+    @property
+    def names(self) -> list[str]:
+        c = self.columns
+        read = (c.user, None, None, *c.all[3:]) if self.lists else c.all
+        return [name for name in read if name is not None]
+
+
+def layout_of(schema: Any, columns: Columns, where: str) -> Layout:
+    """How a file with this Arrow schema is laid out; a column that is missing or of the wrong type is a `LogError`."""
+    lists = columns.state in schema.names and _is_list(schema.field(columns.state).type)
+    names = Layout(columns, lists, ()).names
+    for name in names:
+        if schema.names.count(name) != 1:
+            problem = "there twice" if name in schema.names else "missing"
+            optional = {columns.trajectory: "trajectory=None", columns.step: "step=None"}.get(name)
+            hint = f"; {optional}, if there is none" if optional else ""
+            raise LogError(f"{where}: column {name!r} is {problem}, the file has {', '.join(map(repr, schema.names))}{hint}")
+    found = {name: schema.field(name).type for name in names}
+    for name, kind in found.items():
+        if lists and name != columns.user:
+            if not _is_list(kind):
+                raise LogError(f"{where}: column {name!r} must hold lists, as {columns.state!r} does, got {kind}")
+            kind = kind.value_type
+        ids = name in (columns.user, columns.trajectory)
+        if not (_is_id(kind) if ids else _is_number(kind)):
+            expected = "whole numbers or strings" if ids else "numbers"
+            raise LogError(f"{where}: column {name!r} must hold {expected}, got {kind}")
+    return Layout(columns, lists, tuple(str(kind) for kind in found.values()))
+
+
+def _is_list(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _is_id(kind: Any) -> bool:
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    text = types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+    return bool(text or types.is_integer(kind) or types.is_fixed_size_binary(kind) or types.is_null(kind))
+
+
+def _is_number(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind))

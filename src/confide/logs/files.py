@@ -1,0 +1,199 @@
+"""Files of logged rows, some thousand rows at a time: Parquet by row group, Arrow by record batch."""
+
+import glob
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from confide.errors import LogError
+from confide.logs.columns import Layout
+
+BATCH = 1 << 16  # rows at a time: enough to forget that this is Python, few enough for a processor's cache
+SUFFIXES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
+Paths = str | Path | Iterable[str | Path]
+
+
+class Source(Protocol):
+    """One file, or what reads like one. Picklable: it is opened where it is read."""
+
+    @property
+    def name(self) -> str: ...
+    def schema(self) -> Any: ...
+    def groups(self) -> list[int]:
+        """How many rows each group has."""
+
+    def read(self, groups: Sequence[int], layout: Layout, names: list[str]) -> Iterator[tuple[int, Any]]:
+        """These columns of these groups, as (group, record batch), in order."""
+
+    def ends(self, user: str) -> tuple[Any, Any] | None:
+        """A range that all user ids lie in, as the file itself states it; None if it does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSource:
+    name: str
+
+    def schema(self) -> Any:
+        with reading(self.name), self._open() as file:
+            return file.schema_arrow
+
+    def groups(self) -> list[int]:
+        with reading(self.name), self._open() as file:
+            return [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
+
+    def read(self, groups: Sequence[int], layout: Layout, names: list[str]) -> Iterator[tuple[int, Any]]:
+        with reading(self.name), self._open() as file:
+            for group in groups:
+                rows = _lists_at_once(file.metadata.row_group(group), layout) if layout.lists else BATCH
+                with reading(f"{self.name}, row group {group}"):
+                    for batch in file.iter_batches(rows, [group], names, use_threads=False):
+                        yield group, batch
+
+    def ends(self, user: str) -> tuple[Any, Any] | None:
+        with reading(self.name), self._open() as file:
+            groups = [file.metadata.row_group(g) for g in range(file.metadata.num_row_groups)]
+            column = next(i for i in range(file.metadata.num_columns) if file.metadata.schema.column(i).path == user)
+            found = [group.column(column).statistics for group in groups if group.num_rows]
+            if not found or not all(statistics is not None and statistics.has_min_max for statistics in found):
+                return None
+            return min(statistics.min for statistics in found), max(statistics.max for statistics in found)
+
+    def _open(self) -> Any:
+        import pyarrow.parquet
+
+        # a buffer instead of whole column chunks: a row group may be larger than memory
+        return pyarrow.parquet.ParquetFile(self.name, buffer_size=1 << 20, pre_buffer=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowSource:
+    """An Arrow (IPC, Feather) file, mapped into memory."""
+
+    name: str
+
+    def schema(self) -> Any:
+        with reading(self.name), self._map() as memory:
+            return _arrow_file(memory).schema
+
+    def groups(self) -> list[int]:
+        with reading(self.name), self._map() as memory:
+            file = _arrow_file(memory, [0])
+            return [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
+
+    def read(self, groups: Sequence[int], layout: Layout, names: list[str]) -> Iterator[tuple[int, Any]]:
+        with reading(self.name), self._map() as memory:
+            file = _arrow_file(memory, sorted(_arrow_file(memory).schema.get_field_index(name) for name in names))
+            for group in groups:
+                with reading(f"{self.name}, record batch {group}"):
+                    whole = file.get_batch(group)
+                    whole.validate()
+                    yield from _sliced(group, whole, layout, names)
+
+    def ends(self, user: str) -> tuple[Any, Any] | None:  # noqa: ARG002
+        return None
+
+    def _map(self) -> Any:
+        import pyarrow
+
+        return pyarrow.memory_map(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySource:
+    """A record batch that is in memory already; one each, so that a worker is sent what it works on."""
+
+    batch: Any = field(repr=False)
+    name: str = "memory"
+
+    def schema(self) -> Any:
+        return self.batch.schema
+
+    def groups(self) -> list[int]:
+        return [self.batch.num_rows]
+
+    def read(self, groups: Sequence[int], layout: Layout, names: list[str]) -> Iterator[tuple[int, Any]]:
+        for group in groups:
+            yield from _sliced(group, self.batch, layout, names)
+
+    def ends(self, user: str) -> tuple[Any, Any] | None:  # noqa: ARG002
+        return None
+
+
+def sources(paths: Paths) -> list[Source]:
+    """The files of a path, a pattern, a folder or several of these, in the order of their names."""
+    found: list[str] = []
+    for path in [paths] if isinstance(paths, str | Path) else list(paths):
+        found += _matching(str(path))
+    if not found:
+        raise LogError("no file to read: the list of paths is empty")
+    if len({str(Path(name).resolve()) for name in found}) < len(found):
+        raise LogError("a file is given twice, and so is every user in it")
+    return [_source(name) for name in found]
+
+
+def _matching(path: str) -> list[str]:
+    if Path(path).is_dir():
+        inside = sorted(str(file) for file in Path(path).rglob("*") if file.suffix in SUFFIXES and file.is_file())
+        if not inside:
+            raise LogError(f"{path}: no file in this folder ends in {', '.join(SUFFIXES)}")
+        return inside
+    if Path(path).exists() or not glob.has_magic(path):
+        return [path]
+    matching = sorted(glob.glob(path, recursive=True))
+    if not matching:
+        raise LogError(f"{path}: no file matches this pattern")
+    return matching
+
+
+def _source(name: str) -> Source:
+    """By what the file starts with, whatever it is called."""
+    try:
+        with Path(name).open("rb") as file:
+            magic = file.read(6)
+    except OSError as error:
+        raise LogError(f"{name}: {error.strerror}") from None
+    if magic[:4] == b"PAR1":
+        return ParquetSource(name)
+    if magic == b"ARROW1":
+        return ArrowSource(name)
+    hint = "; confide.logs.from_csv makes a Parquet file of a CSV file" if name.endswith((".csv", ".csv.gz")) else ""
+    raise LogError(f"{name}: neither a Parquet file nor an Arrow file{hint}")
+
+
+@contextmanager
+def reading(where: str) -> Iterator[None]:
+    """What goes wrong below here is told without what the reader says: it may quote the data."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError, EOFError, KeyError, IndexError, ValueError) as error:
+        if isinstance(error, pyarrow.ArrowMemoryError):
+            raise
+        reason = getattr(error, "strerror", None) or "damaged, cut off or not of a kind that can be read"
+        raise LogError(f"{where}: {reason}") from None
+
+
+def _arrow_file(memory: Any, fields: list[int] | None = None) -> Any:
+    from pyarrow import ipc
+
+    return ipc.open_file(memory, options=ipc.IpcReadOptions(included_fields=fields))
+
+
+def _sliced(group: int, whole: Any, layout: Layout, names: list[str]) -> Iterator[tuple[int, Any]]:
+    rows = BATCH
+    if layout.lists and whole.num_rows and layout.columns.state in names:
+        elements = len(whole.column(layout.columns.state).flatten())
+        rows = max(1, BATCH * whole.num_rows // max(elements, whole.num_rows))
+    for start in range(0, whole.num_rows, rows):
+        yield group, whole.slice(start, rows).select(names)
+
+
+def _lists_at_once(group: Any, layout: Layout) -> int:
+    """How many lists make about a batch; one list cannot be read in parts."""
+    columns = [group.column(i) for i in range(group.num_columns)]
+    elements: int = max(column.num_values for column in columns if column.path_in_schema.split(".")[0] == layout.columns.state)
+    rows: int = group.num_rows
+    return max(1, BATCH * rows // max(elements, rows, 1))

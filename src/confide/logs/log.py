@@ -1,0 +1,170 @@
+"""A log: users' trajectories in files, opened, checked and added up. The unit of privacy is the user."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice, pairwise
+from typing import Any, Protocol
+
+import numpy as np
+
+from confide.errors import InvalidParameter, LogError
+from confide.logs.backends import each
+from confide.logs.check import Check, inspected
+from confide.logs.columns import Caps, Columns, Layout, layout_of
+from confide.logs.files import MemorySource, Paths, Source, reading, sources
+from confide.logs.reader import BLOCK, Part, blocks_of, parts_of
+from confide.logs.writing import as_lists
+from confide.privacy.bounded import Bound, Bounded
+from confide.trajectory import LoggedUsers
+
+Progress = Callable[[int, int], None]  # parts done, parts in all
+
+
+class Statistic(Protocol):
+    """What can be added up over a log. Picklable, to reach other processes."""
+
+    @property
+    def bound(self) -> Bound: ...
+    def contribution(self, users: LoggedUsers) -> Bounded:
+        """The sum of these users' contributions; zero for those who are not valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Users' trajectories, not in memory. Of each user `max_trajectories` trajectories of `max_steps` steps are counted, which is public.
+
+    `assumptions`: what a promise about users needs and reading could not verify, for the certificate.
+    """
+
+    caps: Caps
+    assumptions: tuple[str, ...]
+    parts: tuple[Part, ...] = field(repr=False)
+
+    @property
+    def max_trajectories(self) -> int:
+        return self.caps.trajectories
+
+    @property
+    def max_steps(self) -> int:
+        return self.caps.steps
+
+    def blocks(self, rows: int = BLOCK) -> Iterator[LoggedUsers]:
+        """All users once, whole, in blocks of about so many rows. PRIVATE."""
+        for part in self.parts:
+            yield from blocks_of(part, rows)
+
+    def total(
+        self, statistic: Statistic, *, backend: str = "local", workers: int | None = None, progress: Progress | None = None
+    ) -> Bounded:
+        """The sum of all users' contributions: the same bits for every backend and any number of workers.
+
+        `backend`: "local" (processes; one worker is this process), "ray" or "dask" (the cluster that this process is connected to, else
+        one on this machine). A part whose worker dies is done again.
+        """
+        total = Bounded(np.zeros(statistic.bound.size), statistic.bound, 0)
+        for done, some in enumerate(each(partial(_sum, statistic), self.parts, backend=backend, workers=workers), 1):
+            total = total + some
+            if progress is not None:
+                progress(done, len(self.parts))
+        return total
+
+    def check(self, *, states: int | None = None, workers: int | None = 1) -> Check:
+        """Counts of what is wrong. NOT PRIVATE: for the data holder only."""
+        if states is not None and states < 1:
+            raise InvalidParameter(f"states must be at least 1, got states={states}")
+        counted = each(partial(inspected, states=states), self.parts, workers=workers)
+        return sum(counted, Check(assumptions=self.assumptions))
+
+
+def open(
+    paths: Paths,
+    *,
+    user: str = "user",
+    trajectory: str | None = "trajectory",
+    step: str | None = "step",
+    state: str = "state",
+    reward: str = "reward",
+    action: str | None = None,
+    probability: str | None = None,
+    max_trajectories: int = 1,
+    max_steps: int = 10_000,
+) -> Logs:
+    """A log in Parquet or Arrow files: a file, a pattern, a folder, or several; the other arguments are the columns' names.
+
+    One row per step, or one row per trajectory with lists. The rows of a user stand together, and users ascend within each file.
+    """
+    caps, columns = Caps(max_trajectories, max_steps), Columns(user, trajectory, step, state, reward, action, probability)
+    found = sources(paths)
+    layouts = [layout_of(source.schema(), columns, source.name) for source in found]
+    files = [(source, layout) for source, layout in zip(found, layouts, strict=True) if sum(source.groups())]
+    for source, layout in files:
+        if layout.lists != files[0][1].lists or layout.types != files[0][1].types:
+            raise LogError(f"{source.name} and {files[0][0].name} have columns of different types: all files of a log must agree")
+    if trajectory is None and max_trajectories > 1 and not any(layout.lists for layout in layouts):
+        raise InvalidParameter(f"without a column of trajectories each user has one, got max_trajectories={max_trajectories}")
+    return _logs(files, caps)
+
+
+def in_memory(users: LoggedUsers | Iterable[LoggedUsers], *, max_trajectories: int = 1, max_steps: int = 10_000) -> Logs:
+    """A log of users who are in memory already, in order: for simulations and tests."""
+    blocks = [users] if isinstance(users, LoggedUsers) else list(users)
+    firsts = np.cumsum([0, *(block.count for block in blocks)])
+    batches = tuple(as_lists(block, int(first)) for block, first in zip(blocks, firsts, strict=False))
+    caps = Caps(max_trajectories, max_steps)
+    if not batches:
+        return _logs([], caps)
+    if any(batch.schema != batches[0].schema for batch in batches):
+        raise LogError("all blocks must have actions and probabilities, or none")
+    action, probability = (name if name in batches[0].schema.names else None for name in ("action", "probability"))
+    layout = layout_of(batches[0].schema, Columns(action=action, probability=probability), "memory")
+    files: list[tuple[Source, Layout]] = [(MemorySource(batch), layout) for batch in batches if batch.num_rows]
+    return _logs(files, caps)
+
+
+def _logs(files: list[tuple[Source, Layout]], caps: Caps) -> Logs:
+    parts = tuple(part for source, layout in files for part in parts_of(source, layout, caps))
+    return Logs(caps, _assumptions(files), parts)
+
+
+def _sum(statistic: Statistic, part: Part) -> Bounded:
+    total = Bounded(np.zeros(statistic.bound.size), statistic.bound, 0)
+    for block in blocks_of(part):
+        some = statistic.contribution(block)
+        if not isinstance(some, Bounded) or some.users != block.count:
+            raise InvalidParameter(
+                f"{type(statistic).__name__}.contribution must return the Bounded sum of all users of the block"
+            )
+        total = total + some
+    return total
+
+
+def _assumptions(files: list[tuple[Source, Layout]]) -> tuple[str, ...]:
+    """Each user stands in one file: so it is, where the files' ranges of ids do not meet."""
+    if len(files) < 2:
+        return ()
+    ranges = sorted(((*_range(source, layout), source.name) for source, layout in files), key=lambda found: found[:2])
+    highest: Any = None
+    overlap = False
+    for (low, high, name), (next_low, _, next_name) in pairwise(ranges):
+        highest = high if highest is None else max(highest, high)
+        if isinstance(low, int) and high == next_low:
+            raise LogError(f"{name} and {next_name} share a user; each user must stand in one file")
+        overlap = overlap or next_low <= highest
+    return ("each user's rows stand in one file only (the files' ranges of ids overlap: not verified)",) if overlap else ()
+
+
+def _range(source: Source, layout: Layout) -> tuple[Any, Any]:
+    """The least and the largest id: as the file states them, else by looking at its ends (order is verified when it is read)."""
+    stated = source.ends(layout.columns.user)
+    if stated is not None:
+        return stated
+    filled, names = [group for group, rows in enumerate(source.groups()) if rows], [layout.columns.user]
+    (_, first), *_ = islice(source.read(filled[:1], layout, names), 1)
+    ((_, last),) = deque(source.read(filled[-1:], layout, names), 1)
+    with reading(source.name):
+        low, high = first.column(0)[0].as_py(), last.column(0)[-1].as_py()
+    if low is None or high is None:
+        raise LogError(f"{source.name}: column {layout.columns.user!r} has nulls")
+    return low, high

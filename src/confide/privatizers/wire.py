@@ -1,0 +1,38 @@
+"""Releases as bytes: what a server publishes, and a device opens without trusting it. Never a pickle."""
+
+import math
+
+import numpy as np
+
+from confide.errors import InvalidParameter, StateError
+from confide.mechanisms.state import pack, unpack
+from confide.privacy.bounded import NoiseLevel, Released
+from confide.privacy.guarantee import Guarantee
+
+_MOST = 2**28  # bytes
+
+
+def encode_release(released: Released) -> bytes:
+    """Everything that planning needs. Public."""
+    noise = released.noise
+    facts = {"users": released.users, "std": noise.std, "distribution": noise.distribution}
+    memory = {f"memory.{name}": np.asarray(value) for name, value in released.memory.items()}
+    return pack("release", released.generation, facts, {"values": released.values, **memory})
+
+
+def decode_release(data: bytes, guarantee: Guarantee) -> Released:
+    """The release in bytes from anybody, under the promise that the reader knows of; refused if it is anything else than a release."""
+    if not isinstance(data, bytes) or len(data) > _MOST:
+        raise InvalidParameter(f"a release must be bytes, at most {_MOST} of them")
+    try:
+        state = unpack(data, "release", released=0)
+        users, std, distribution = (state.facts[name] for name in ("users", "std", "distribution"))
+        arrays = state.arrays
+        memory = {name.removeprefix("memory."): array for name, array in arrays.items() if name.startswith("memory.")}
+        level = NoiseLevel(float(std), str(distribution))
+        made = Released(arrays["values"], level, guarantee, int(users), int(state.generation), memory)
+    except (StateError, KeyError, TypeError, ValueError, OverflowError, MemoryError) as error:
+        raise InvalidParameter(f"these bytes are not a release of confide: {type(error).__name__}") from None
+    if made.values.dtype != np.float64 or made.values.ndim != 1 or not (made.users >= 0 and math.isfinite(made.noise.std)):
+        raise InvalidParameter("these bytes are not a release of confide")
+    return made

@@ -1,0 +1,340 @@
+"""confide evaluate and confide plan evaluate, as an analyst sees them."""
+
+import csv
+import json
+import os
+import stat
+import sys
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from confide.cli import main
+from confide.cli.evaluate import Question
+from confide.evaluation import ValueEstimate
+from confide.evaluation.catalogue import ESTIMATORS
+from confide.logs import write
+from confide.policy import uniform_policy
+from confide.privacy.ledger import Ledger
+from confide.trajectory import LoggedUsers
+
+STATES, USERS = 6, 200
+ASK = ["--states", "6", "--epsilon", "2", "--delta", "1e-4"]
+FAST = ["--source", "fast", "--seed", "7"]
+
+
+def chain(users=USERS, seed=0):
+    """Everybody walks up from a random state, and may drop out; who arrives is paid 1."""
+    rng = np.random.default_rng(seed)
+    states, rewards, ends = [], [], [0]
+    for _ in range(users):
+        for state in range(int(rng.integers(STATES)), STATES):
+            states.append(state)
+            rewards.append(float(state == STATES - 1))
+            if rng.random() < 0.1:
+                break
+        ends.append(len(states))
+    return LoggedUsers(np.array(states), np.array(rewards), np.array(ends), np.arange(users + 1), np.ones(users, np.bool_))
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "log.parquet", chain())
+    return "log.parquet"
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    def called(*arguments, code=0):
+        monkeypatch.setattr(sys, "argv", ["confide", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main(list(map(str, arguments)))
+        out, err = capsys.readouterr()
+        assert stop.value.code == code, err
+        if code == 2:
+            assert out == ""
+            assert err.startswith("error: ") and err.count("\n") == 1
+        return err if code else out
+
+    return called
+
+
+def made(call, *arguments):
+    return json.loads(call("evaluate", *arguments, "--json"))
+
+
+def test_the_summary_says_what_was_done_and_what_it_rests_on(log, call):
+    shown = " ".join(call("evaluate", log, *ASK).split())
+    for said in (
+        "The values of 6 states by counts-and-sums",
+        "epsilon = 2 at delta = 0.0001: if any one of the 200 users were somebody else altogether",
+        "e^epsilon = 7.39",
+        "with probability 90 %, noise and sampling together",
+        "returns are clipped to [0, 1]; 1 of a user's trajectories, 10,000 steps of each; of each the first 6 different states count",
+        "secure: discrete",
+        "NOTHING WAS CHARGED: without --ledger",
+        "The number of users in the log is public.",
+        "visits (noisy)",
+    ):
+        assert said in shown
+    assert "not shown" not in shown
+
+
+def test_what_visits_leave_out_is_said(log, call):
+    shown = " ".join(call("evaluate", log, *ASK, "--visits", 2).split())
+    assert "the first 2 different states count, and values and error bars are about those visits" in shown
+
+
+def test_values_are_near_the_truth_and_the_same_for_the_same_seed(log, call):
+    first, again = made(call, log, *ASK, *FAST), made(call, log, *ASK, *FAST)
+    assert first["values"] == again["values"]
+    assert first["promise"] == {
+        "private": True,
+        "epsilon": pytest.approx(2.0),
+        "delta": 1e-4,
+        "relation": "replace",
+        "source": "fast",
+    }
+    exact = made(call, log, "--states", 6, "--no-privacy")
+    assert np.abs(np.array(first["values"]) - exact["values"])[1:].max() < 0.2
+    assert all(low <= value <= high for low, value, high in zip(first["low"], first["values"], first["high"], strict=True))
+
+
+def test_out_has_everything(log, call):
+    shown = call("evaluate", log, *ASK, *FAST, "--out", "out", "--level", 0.8)
+    assert "report: out/report.html" in shown
+    loaded = ValueEstimate.load("out")
+    with open("out/values.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["state"]) for row in rows] == list(range(STATES))
+    assert [float(row["value"]) for row in rows] == loaded.values.tolist()
+    assert [float(row["low"]) for row in rows] == loaded.interval(0.8)[0].tolist()
+    assert "add up" in call("verify", "out/certificate.json")
+    with open("out/report.html") as file:
+        page = file.read()
+    assert "80 % interval" in page and "--epsilon 2" in page
+    assert "--seed" not in page  # whoever has the seed can take the noise off
+    with open("out/figures/values.svg") as file:
+        assert "<svg" in file.read()
+    before = loaded.to_bytes()
+    assert "holds an estimate already" in call("evaluate", log, *ASK, "--out", "out", code=2)
+    assert ValueEstimate.load("out").to_bytes() == before
+
+
+def test_the_ledger_is_charged_once_for_one_question(log, call):
+    ledger = Ledger.init("budget.sqlite", epsilon=2.5, delta=1e-4)
+    pay = ["--ledger", "budget.sqlite"]
+    first = made(call, log, *ASK, *pay, "--out", "out")
+    assert any("charged to budget.sqlite" in line["text"] for line in first["said"])
+    spent = ledger.spent.mu
+    again = made(call, log, *ASK, *pay, "--out", "out")
+    assert again["values"] == first["values"]
+    assert any("asked before" in line["text"] and "at no cost" in line["text"] for line in again["said"])
+    assert ledger.spent.mu == spent
+    refused = call("evaluate", log, *ASK, *pay, "--id", "once more", code=2)
+    assert "the budget does not cover this release" in refused
+    assert "asked for CentralDP(epsilon=2, delta=0.0001)" in refused
+    fits = float(refused.rpartition("epsilon=")[2].split(" ")[0])
+    assert 0 < fits < 2
+    other = made(call, log, "--states", 6, "--epsilon", fits, "--delta", 1e-4, *pay)
+    assert other["values"] != first["values"]
+
+
+def test_too_little_left_is_refused_before_the_log_is_opened(log, call, monkeypatch):
+    ledger = Ledger.init("budget.sqlite", epsilon=1.0, delta=1e-4)
+    monkeypatch.setattr("confide.logs.open", lambda *_, **__: pytest.fail("the log was opened"))
+    assert "the budget does not cover" in call("evaluate", log, *ASK, "--ledger", "budget.sqlite", "--out", "out", code=2)
+    assert ledger.spends == ()
+
+
+@pytest.mark.parametrize("wrong", [["--backend", "spark"], ["--out", "log.parquet"], ["--reward", "r"], ["--level", "2"]])
+def test_what_is_wrong_is_not_paid_for(log, call, wrong):
+    ledger = Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-4)
+    call("evaluate", log, *ASK, "--ledger", "budget.sqlite", *wrong, code=2)
+    assert ledger.spends == ()
+
+
+def test_other_files_columns_and_caps_are_other_questions():
+    from confide.evaluation import CountsAndSums
+    from confide.evaluation.catalogue import Noise
+    from confide.privacy import CentralDP
+
+    def asked(files=("a.parquet",), noise="secure", name=None, **layout):
+        estimator, privacy = CountsAndSums(states=6), CentralDP(1.0, 1e-6)
+        return Question("counts-and-sums", estimator, privacy, Noise(noise, ""), list(files), {"max_steps": 9} | layout, name).id
+
+    ids = [asked(), asked(("b.parquet",)), asked(noise="fast"), asked(max_steps=10), asked(max_trajectories=2), asked(reward="r")]
+    assert len(set(ids)) == len(ids)
+    assert asked() == asked()
+    assert asked(name="x") == asked(name="x") != asked()
+    assert asked(name="x") != asked(("b.parquet",), name="x")
+
+
+def test_delta_that_promises_nothing(log, call):
+    found = made(call, log, "--states", 6, "--epsilon", 1, "--delta", 0.01)
+    assert found["warnings"] == [
+        "delta=0.01 is not below 1/200, one over the number of users: publishing 2 records as they are would keep the same promise; "
+        "use a smaller delta"
+    ]
+
+
+def test_no_privacy_only_when_asked_for(log, call):
+    assert "--epsilon and --delta" in call("evaluate", log, "--states", 6, code=2)
+    assert "--delta missing" in call("evaluate", log, "--states", 6, "--epsilon", 1, code=2)
+    assert "leave --no-privacy out" in call("evaluate", log, *ASK, "--no-privacy", code=2)
+    shown = call("evaluate", log, "--states", 6, "--no-privacy", "--out", "open")
+    assert "NONE: no noise was added, nobody is protected. For the data holder" in shown
+    assert "visits (exact)" in shown
+    assert stat.S_IMODE(os.stat("open/estimate.npz").st_mode) == 0o600
+
+
+@pytest.mark.parametrize("name", ["dp-lsw", "dp-lsl", "sufficient-statistics", "lstd", "subsample"])
+def test_every_estimator(log, call, name):
+    np.save("phi.npy", np.stack([np.ones(STATES), np.arange(STATES)], axis=1))
+    more = {"dp-lsl": ["--ridge", 5], "sufficient-statistics": ["--features", "phi.npy"], "lstd": ["--features", "phi.npy"]}
+    found = made(call, log, *ASK, "--estimator", name, *more.get(name, []), "--out", "out")
+    assert len(found["values"]) == STATES
+    said = {line["about"]: line["text"] for line in found["said"]}
+    assert found["promise"]["source"] == ("secure" if ESTIMATORS[name].secure else "fast")
+    if name in ("dp-lsw", "dp-lsl"):
+        assert said["noise"].startswith("FAST, because noise on smooth sensitivity")
+        assert said["error bars"].startswith("none: the size of this noise depends on the data")
+    if name == "subsample":
+        assert said["error bars"].startswith("none: nothing that was published")
+    assert (found["low"] is None) == (not ESTIMATORS[name].secure)
+
+
+def test_features_are_components_of_counts_and_sums(log, call):
+    with open("phi.csv", "w") as file:
+        file.write("\n".join(map(str, range(STATES))))
+    assert made(call, log, *ASK, "--features", "phi.csv")["values"]
+    assert "a table of 7 rows" in call("evaluate", log, "--states", 7, *ASK[2:], "--features", "phi.csv", code=2)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--estimator", "dp-lws"], "there is no estimator 'dp-lws'; did you mean dp-lsw?"),
+        (["--estimator", "dp-lsl"], "dp-lsl needs --ridge"),
+        (["--estimator", "lstd"], "lstd needs --features"),
+        (["--estimator", "importance-sampling"], "importance-sampling needs --target"),
+        (["--estimator", "dp-lsw", "--visits", "3"], "dp-lsw takes no --visits"),
+        (["--estimator", "dp-lsw", "--source", "secure"], "dp-lsw takes no secure noise"),
+        (["--source", "quantum"], "source must be fast or secure, got 'quantum'"),
+        (["--seed", "1"], "--seed is for --source fast"),
+        (["--features", "log.parquet"], "must be a table of numbers"),
+        (["--features", "none.npy"], "cannot read the features in none.npy: No such file"),
+        (["--target", "log.parquet"], "counts-and-sums takes no --target"),
+        (["--estimator", "importance-sampling", "--target", "log.parquet"], "log.parquet is not a saved policy"),
+        (["--visits", "7"], "visits must be at most states=6, got visits=7"),
+        (["--ledger", "none.sqlite"], "confide ledger init"),
+        (["--relation", "cousin"], 'relation must be "null" or "replace"'),
+        (["--state", "cluster"], "log.parquet: column 'cluster' is missing"),
+    ],
+)
+def test_errors_are_one_line(log, call, more, message):
+    assert message in call("evaluate", log, *ASK, *more, code=2)
+
+
+def test_hostile_logs(log, call):
+    with open(log, "rb") as file:
+        whole = file.read()
+    for name, content in {"cut.parquet": whole[: len(whole) // 2], "text.parquet": b"hello", "zero.parquet": b""}.items():
+        with open(name, "wb") as file:
+            file.write(content)
+        assert name in call("evaluate", name, *ASK, code=2)
+    write("nobody.parquet", [])
+    assert "the log is empty" in call("evaluate", "nobody.parquet", *ASK, code=2)
+    assert "no file matches" in call("evaluate", "patients/*.parquet", *ASK, code=2)
+    assert "given twice" in call("evaluate", log, "l*.parquet", *ASK, code=2)
+    secret = 987654321
+    users = LoggedUsers(np.array([secret]), np.array([float(secret)]), np.arange(2), np.arange(2), np.ones(1, np.bool_))
+    write("odd.parquet", users)
+    shown = call("evaluate", "odd.parquet", *ASK, "--json")  # a state that does not exist is clipped, not told
+    assert str(secret) not in shown
+
+
+def test_several_files_on_a_backend(log, call, monkeypatch):
+    table = pq.read_table(log)
+    for place in range(2):
+        users = pc.add(table["user"], 1000 * place)
+        pq.write_table(table.set_column(table.schema.get_field_index("user"), "user", users), f"part{place}.parquet")
+    both = ["part0.parquet", "part1.parquet", *ASK, *FAST]
+    alone = made(call, *both)
+    assert alone["users"] == 2 * USERS
+    asked = []
+    monkeypatch.setattr("confide.logs.log.each", lambda task, parts, **where: asked.append(where) or map(task, parts))
+    assert made(call, *both, "--workers", 2, "--backend", "ray")["values"] == alone["values"]
+    assert asked == [{"backend": "ray", "workers": 2}]
+
+
+@pytest.mark.parametrize("name", ["importance-sampling", "weighted-importance-sampling"])
+def test_another_policy_than_the_logged_one(log, call, name):
+    """Actions were thrown, and mean nothing: any target is worth what the log is worth."""
+    users = chain()
+    actions = np.random.default_rng(1).integers(2, size=len(users.states))
+    halves = np.full(len(actions), 0.5)
+    logged = LoggedUsers(users.states, users.rewards, users.trajectories, users.users, users.valid, actions, halves)
+    write("thrown.parquet", logged)
+    uniform_policy(1, STATES, 2).save("policy.npz")
+    ask = ["thrown.parquet", *ASK, "--estimator", name, "--target", "policy.npz", "--clip", 2]
+    shown = " ".join(call("evaluate", *ask).split())
+    assert f"The value of a policy by {name}" in shown
+    assert "weights above 2 count as 2, and the error bars do not cover that" in shown
+    found = made(call, *ask, "--out", "out")
+    assert len(found["values"]) == 1
+    with open("out/values.csv") as file:
+        assert file.readline() == "value,low,high,noise_std\n"
+    assert found["low"][0] <= found["values"][0] <= found["high"][0]
+    assert "column 'action' is missing" in call("evaluate", log, *ask[1:], code=2)
+    assert "the target policy has 6 states, and the log 7" in call("evaluate", log, "--states", 7, *ask[3:], code=2)
+
+
+PLAN = ["plan", "evaluate", "--states", "716", "--users", "50000", "--epsilon", "1", "--delta", "1e-6"]
+
+
+def test_plan(call):
+    shown = call(*PLAN, "--return-bound", 1)
+    assert "Values of 716 states from 50,000 users at epsilon = 1, delta = 1e-06:" in shown
+    assert "every state is visited by the same share of users" in shown
+    assert "nothing was spent" in shown
+    found = json.loads(call(*PLAN, "--json"))
+    assert [row["epsilon"] for row in found["epsilons"]] == [0.25, 0.5, 1.0, 2.0, 4.0]
+    errors = [row["rmse"] for row in found["epsilons"]]
+    assert errors == sorted(errors, reverse=True)
+    assert found["expected"]["epsilon"] == 1.0
+    assert found["settings"]["visits"] == 20
+    odd = json.loads(call(*PLAN[:-4], "--epsilon", 0.7, "--delta", 1e-6, "--json"))
+    assert [row["epsilon"] for row in odd["epsilons"]] == [0.25, 0.5, 0.7, 1.0, 2.0, 4.0]
+    assert odd["expected"]["epsilon"] == 0.7
+
+
+def test_plan_proposes(call):
+    shown = call(*PLAN, "--propose", "--once")
+    assert "--return-bound 1 --visits 20 --shrink empirical-bayes" in shown
+    assert "one reward per trajectory" in shown
+    found = json.loads(call(*PLAN, "--propose", "--max-steps", 10, "--json"))
+    assert found["settings"]["visits"] == 10
+    assert found["settings"]["return_bound"] == 10
+    assert len(found["proposal"]["reasons"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--propose", "--visits", "3"], "--propose chooses --visits"),
+        (["--estimator", "subsample"], "cannot be told in advance"),
+        (["--estimator", "dp-lsw", "--propose"], "--propose is for counts-and-sums"),
+        (["--visit-shares", "none.npy"], "cannot read the visit shares"),
+    ],
+)
+def test_plan_errors(call, more, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in call(*PLAN, *more, code=2)
+
+
+def test_plan_warns_of_delta(call):
+    assert json.loads(call(*PLAN[:-2], "--delta", 1e-3, "--json"))["warnings"][0].startswith("delta=0.001 is not below 1/50000")

@@ -1,0 +1,154 @@
+"""Counts and sums: accuracy, intervals, plans, proposals."""
+
+import math
+
+import numpy as np
+import pytest
+
+from confide.errors import InvalidParameter
+from confide.evaluation import CountsAndSums, ValueEstimate, propose
+from confide.evaluation.shrinkage import Ratios, empirical_bayes, fixed, standardised
+from confide.privacy import CentralDP, NoPrivacy
+
+STATES, DISCOUNT = 8, 0.95
+COMMON = {"states": STATES, "discount": DISCOUNT}
+PRIVATE = CentralDP(1.0, 1e-6)
+
+
+def errors(chain, estimator, users, runs, seed=0):
+    data = [chain.held(users, s) for s in range(10)]
+    rng = np.random.default_rng(seed)
+    return [chain.rmse(estimator.release(data[i % 10], privacy=PRIVATE, rng=rng)) for i in range(runs)]
+
+
+def test_the_formula(chain):
+    """V = c + R b n/(n^2 + (sigma_b R/s0)^2), as it is documented."""
+    released = CountsAndSums(**COMMON, return_bound=2.0, prior_std=0.2)
+    estimate = released.release(chain.log(), privacy=PRIVATE, rng=np.random.default_rng(0))
+    n, b, std = (estimate.released[name] for name in ("counts", "sums", "sum_std"))
+    n = np.maximum(n, 0)
+    expected = 1.0 + 1.0 * b * n / (n**2 + (std * 1.0 / 0.4) ** 2)
+    np.testing.assert_allclose(estimate.values, np.clip(expected, 0, 2), rtol=1e-12)
+
+
+def test_noise_has_the_stated_size_on_the_values(chain):
+    """300 releases of one log, 8 states: relative standard error 1.5 %. A scale wrong by 20 % must be rejected."""
+    estimator, data, rng = CountsAndSums(**COMMON), chain.held(20_000), np.random.default_rng(0)
+    made = [estimator.release(data, privacy=PRIVATE, rng=rng) for _ in range(300)]
+    seen = np.std([estimate.values for estimate in made], axis=0)
+    stated = np.mean([estimate.noise_std for estimate in made], axis=0)
+    ratio = float(np.sqrt(np.mean((seen / stated) ** 2)))
+    assert 0.93 < ratio < 1.07
+    assert not 0.93 < ratio / 0.8 < 1.07
+
+
+@pytest.mark.parametrize(("second", "low", "high"), [(True, 0.85, 0.98), (False, 0.9, 1.0)])
+@pytest.mark.parametrize("users", [300, 2000])
+def test_intervals_cover(second, low, high, users, chain):
+    """200 runs x 8 states: the standard error of the coverage is about 1 %."""
+    estimator, rng, hits = CountsAndSums(**COMMON, second_moments=second), np.random.default_rng(1), []
+    for run in range(200):
+        lower, upper = estimator.release(chain.held(users, run), privacy=PRIVATE, rng=rng).interval(0.9)
+        hits.append((lower <= chain.values) & (upper >= chain.values))
+    assert low <= np.mean(hits) <= high
+
+
+def test_intervals_shrink_with_squares_and_cover_everything_without_data(chain):
+    plain, paid = (CountsAndSums(**COMMON, second_moments=second) for second in (False, True))
+    made = [e.release(chain.held(20_000), privacy=PRIVATE, rng=np.random.default_rng(0)) for e in (plain, paid)]
+    width = [np.mean(np.diff(estimate.interval(), axis=0)) for estimate in made]
+    assert width[1] < 0.8 * width[0]
+    nobody = plain.release(chain.log(1), privacy=PRIVATE, rng=np.random.default_rng(0)).interval(0.99)
+    assert (nobody[0] == 0).mean() > 0.5 and (nobody[1] == 1).mean() > 0.5
+    with pytest.raises(InvalidParameter, match="level"):
+        plain.release(chain.log(10), privacy=PRIVATE, rng=np.random.default_rng(0)).interval(1.0)
+
+
+@pytest.mark.parametrize("visits", [None, 3])
+@pytest.mark.parametrize("users", [1000, 10_000])
+def test_the_plan_is_within_30_percent(users, visits, chain):
+    estimator = CountsAndSums(**COMMON, visits=visits)
+    shares = np.minimum(np.arange(STATES) + 1, visits or STATES) / STATES
+    planned = estimator.plan(users, PRIVATE, shares, return_std=0.06).rmse
+    assert planned == pytest.approx(np.mean(errors(chain, estimator, users, 40)), rel=0.3)
+
+
+def test_a_plan_says_what_it_assumes_and_knows_no_data(chain):
+    plan = CountsAndSums(states=716, visits=20).plan(50_000, PRIVATE)
+    assert "same share of users" in str(plan) and "as much as their range allows" in str(plan)
+    assert plan.rmse == pytest.approx(math.hypot(plan.noise, plan.sampling))
+    assert CountsAndSums(states=716, visits=20).plan(50_000, NoPrivacy()).noise < 1e-6
+    with pytest.raises(InvalidParameter, match="users"):
+        CountsAndSums(states=4).plan(0, PRIVATE)
+    with pytest.raises(InvalidParameter, match="visit_shares"):
+        CountsAndSums(states=4).plan(10, PRIVATE, chain.shares)
+
+
+def world(rng, states, visits, spread, noise, slope=0.0):
+    z = np.linspace(-1, 1, states)
+    n = rng.gamma(2.0, visits / 2, states)
+    v = np.clip(0.4 + slope * z + spread * rng.standard_t(4, states), -1, 1)
+    b = n * v + rng.normal(size=states) * np.sqrt(n * (1 - v**2))
+    return v, z[:, None], Ratios(n + noise * rng.normal(size=states), b + noise * rng.normal(size=states), None, noise, noise)
+
+
+@pytest.mark.parametrize(("visits", "spread", "slope"), [(20, 0.05, 0.0), (100, 0.1, 0.3), (2000, 0.2, 0.3)])
+def test_borrowing_from_the_mean_and_from_components_helps(visits, spread, slope):
+    found = []
+    for seed in range(8):
+        v, z, ratios = world(np.random.default_rng(seed), 300, visits, spread, 30.0, slope)
+        makes = (
+            fixed(ratios, 0.6),
+            empirical_bayes(ratios, 0.6, standardised(None, 300)),
+            empirical_bayes(ratios, 0.6, standardised(z, 300)),
+        )
+        found.append([np.sqrt(np.mean((made.values - v) ** 2)) for made in makes])
+    alone, mean, components = np.mean(found, axis=0)
+    assert mean < 1.03 * alone
+    assert components < (1.25 if slope == 0 else 1.0) * mean
+    if visits == 20:
+        assert mean < 0.5 * alone
+
+
+def test_components_are_checked():
+    with pytest.raises(InvalidParameter, match="components"):
+        CountsAndSums(**COMMON, components=np.ones((STATES, 1)))
+    with pytest.raises(InvalidParameter, match="shape"):
+        CountsAndSums(**COMMON, shrink="empirical-bayes", components=np.ones((3, 1)))
+    with pytest.raises(InvalidParameter, match="shrink"):
+        CountsAndSums(**COMMON, shrink="always")
+
+
+def test_several_trajectories_count_up_to_the_cap(chain):
+    from confide.logs import in_memory
+    from confide.trajectory import LoggedUsers
+
+    one = chain.log(400)
+    block = next(iter(one.blocks()))
+    pairs = LoggedUsers(block.states, block.rewards, block.trajectories, np.arange(0, 401, 2), np.ones(200, dtype=bool))
+    for cap, visits in ((1, 1), (2, 2)):
+        estimate = CountsAndSums(**COMMON).release(in_memory(pairs, max_trajectories=cap), privacy=NoPrivacy())
+        assert estimate.released["counts"].max() == visits * 200 if cap == 2 else estimate.released["counts"].max() == 200
+    noisy = [
+        CountsAndSums(**COMMON).release(in_memory(pairs, max_trajectories=cap), privacy=PRIVATE, rng=np.random.default_rng(0))
+        for cap in (1, 2)
+    ]
+    assert noisy[1].released["sum_std"][0] == pytest.approx(2 * noisy[0].released["sum_std"][0], rel=1e-6)
+
+
+def test_propose_explains_itself():
+    chosen = propose(states=716, users=50_000, max_steps=100, once=True)
+    assert (chosen.visits, chosen.return_bound, chosen.centre, chosen.shrink) == (20, 1.0, 0.5, "empirical-bayes")
+    assert "square root" in str(chosen)
+    assert chosen.estimator().visits == 20
+    long = propose(states=5, users=10**6, max_steps=1000, reward_range=(-1.0, 1.0), discount=0.9)
+    assert long.return_bound == pytest.approx(20.0, rel=1e-3) and long.centre == 0 and long.shrink == "fixed" and long.visits == 5
+    with pytest.raises(InvalidParameter):
+        propose(states=5, users=10, max_steps=10, reward_range=(1.0, 1.0))
+
+
+def test_damaged_files_are_refused():
+    from confide.errors import StateError
+
+    with pytest.raises(StateError):
+        ValueEstimate.from_bytes(b"PK nothing")

@@ -1,0 +1,189 @@
+"""What all estimators have in common: promise, certificate, ledger, files."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import confide
+from confide.audit.verify import taken_on_trust, verify
+from confide.errors import BudgetExceeded, InvalidParameter, PromiseBroken
+from confide.evaluation import DPLSL, DPLSW, LSL, LSW, CountsAndSums, DeltaWarning, Subsample, ValueEstimate, delta_warning
+from confide.mechanisms.sources import noise_source
+
+STATES, DISCOUNT = 8, 0.95
+COMMON = {"states": STATES, "discount": DISCOUNT}
+PRIVATE = confide.CentralDP(1.0, 1e-6)
+MADE = {
+    "counts-and-sums": CountsAndSums(**COMMON),
+    "second moments": CountsAndSums(**COMMON, visits=3, second_moments=True),
+    "empirical Bayes": CountsAndSums(**COMMON, shrink="empirical-bayes", components=np.arange(8.0)[:, None]),
+    "dp-lsw": DPLSW(**COMMON),
+    "dp-lsw paper": DPLSW(**COMMON, calibration="paper"),
+    "dp-lsl": DPLSL(**COMMON, ridge=100.0),
+    "subsample": Subsample(**COMMON),
+}
+PRIVATE_ONES = pytest.mark.parametrize("estimator", MADE.values(), ids=MADE)
+
+
+class Untouchable:
+    """A log that must not be read."""
+
+    assumptions = ()
+    max_trajectories = 1
+
+    def total(self, statistic, *, progress=None):  # noqa: ARG002
+        raise AssertionError("the log was read")
+
+    def blocks(self):
+        raise AssertionError("the log was read")
+
+
+@PRIVATE_ONES
+def test_promise_and_certificate(estimator, chain):
+    estimate = estimator.release(chain.log(), privacy=PRIVATE, rng=np.random.default_rng(0))
+    assert estimate.values.shape == (STATES,)
+    assert estimate.guarantee.epsilon <= 1.0 + 1e-9 and estimate.guarantee.delta == 1e-6 and estimate.guarantee.users == 2000
+    if isinstance(estimator, Subsample):
+        assert estimate.certificate is None and estimate.guarantee.epsilon == 0
+        return
+    assert verify(estimate.certificate).epsilon == pytest.approx(1.0, rel=1e-6)
+    counted = isinstance(estimator, CountsAndSums)
+    assert (estimate.noise_std is not None) == counted
+    assert (taken_on_trust(estimate.certificate) == []) == counted
+
+
+@PRIVATE_ONES
+def test_same_seed_same_bits_and_files(estimator, tmp_path, chain):
+    one, two = (estimator.release(chain.log(), privacy=PRIVATE, rng=np.random.default_rng(7)) for _ in range(2))
+    assert (one.values == two.values).all()
+    one.save(tmp_path / "out")
+    again = ValueEstimate.load(tmp_path / "out")
+    assert (again.values == one.values).all() and again.guarantee == one.guarantee
+    assert again.released.keys() == one.released.keys()
+    if one.certificate is not None:
+        verify(confide.Certificate.load(tmp_path / "out" / "certificate.json"))
+    with np.load(tmp_path / "out" / "estimate.npz", allow_pickle=False) as archive:
+        assert (archive["values"] == one.values).all()
+
+
+def test_noise_does_not_depend_on_how_the_log_is_cut(chain):
+    whole, cut = chain.users(500, 1), [chain.users(500, 1)]
+    from confide.logs import in_memory
+
+    parts = [in_memory(whole), in_memory(cut)]
+    one, two = (MADE["counts-and-sums"].release(part, privacy=PRIVATE, rng=np.random.default_rng(1)) for part in parts)
+    assert (one.values == two.values).all()
+
+
+@PRIVATE_ONES
+def test_ledger_pays_once_and_refuses_before_the_log_is_read(estimator, tmp_path, chain):
+    ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.2, delta=1.5e-6)
+    first = estimator.release(chain.log(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
+    spent = ledger.spent
+    same = estimator.release(chain.log(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(1))
+    assert (same.values == first.values).all() and ledger.spent == spent and len(ledger.spends) == 1
+    if isinstance(estimator, Subsample):
+        return
+    with pytest.raises(BudgetExceeded):
+        estimator.release(Untouchable(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(2), id="another")
+    assert ledger.spent == spent
+
+
+@PRIVATE_ONES
+def test_a_crash_neither_loses_nor_doubles_a_spend(estimator, tmp_path, chain):
+    ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.2, delta=1.5e-6)
+    with pytest.raises(AssertionError):
+        estimator.release(Untouchable(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
+    charged = ledger.spent
+    assert [spend.released for spend in ledger.spends] == [False]
+    estimate = estimator.release(chain.log(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
+    assert ledger.spent == charged and [spend.released for spend in ledger.spends] == [True]
+    assert np.isfinite(estimate.values).all()
+
+
+def test_smooth_sensitivity_tells_nothing_about_its_noise(chain):
+    estimate = DPLSW(**COMMON).release(chain.log(), privacy=PRIVATE, rng=np.random.default_rng(0))
+    assert estimate.noise_std is None and not estimate.released
+    with pytest.raises(InvalidParameter, match="no intervals"):
+        estimate.interval(0.9)
+    (mechanism,) = estimate.certificate.document["mechanisms"]
+    assert mechanism["sensitivity"] is None and mechanism["scale"] is None
+
+
+@pytest.mark.parametrize("estimator", [DPLSW(states=1, calibration="paper"), DPLSL(states=1, ridge=2.0, calibration="paper")])
+def test_printed_constants_that_are_false_are_refused_before_the_log_is_read(estimator):
+    with pytest.raises(PromiseBroken, match="Lemma 1"):
+        estimator.release(Untouchable(), privacy=confide.CentralDP(55.0, 0.1), rng=np.random.default_rng(0))
+
+
+def test_sources_and_requests(chain):
+    estimator = MADE["counts-and-sums"]
+    secure = estimator.release(chain.log(300), privacy=PRIVATE)
+    assert secure.guarantee.source == "secure"
+    verify(secure.certificate)
+    with pytest.raises(InvalidParameter, match="not both"):
+        estimator.release(Untouchable(), privacy=PRIVATE, rng=np.random.default_rng(0), noise=noise_source("fast", 0))
+    with pytest.raises(InvalidParameter, match="reals"):
+        MADE["dp-lsw"].release(Untouchable(), privacy=PRIVATE, noise=noise_source("secure"))
+    with pytest.raises(InvalidParameter, match="CentralDP"):
+        estimator.release(Untouchable(), privacy=confide.LocalDP(1.0), rng=np.random.default_rng(0))
+    pure = estimator.release(chain.log(300), privacy=confide.CentralDP(1.0), rng=np.random.default_rng(0))
+    assert verify(pure.certificate).delta == 0
+
+
+def test_without_privacy_they_are_the_plain_estimates(chain):
+    plain = LSW(**COMMON).release(chain.log())
+    assert str(plain.guarantee).startswith("NO PRIVACY")
+    verify(plain.certificate)
+    counted = chain.users(2000, 0)
+    for estimate in (
+        DPLSW(**COMMON).release(chain.log(), privacy=confide.NoPrivacy()),
+        MADE["counts-and-sums"].release(chain.log(), privacy=confide.NoPrivacy()),
+    ):
+        np.testing.assert_allclose(estimate.values, plain.values, atol=1e-6)
+    paid = DISCOUNT ** (counted.trajectories[1:] - counted.trajectories[:-1] - 1.0)
+    starts = counted.states[counted.trajectories[:-1]]
+    mean = [paid[starts == 0].mean()]  # state 0 is first visited by those who start there
+    np.testing.assert_allclose(plain.values[:1], mean, atol=1e-6)
+    assert np.abs(LSL(**COMMON, ridge=1e-6).release(chain.log()).values - plain.values).max() < 1e-6
+
+
+def test_delta_warning(chain):
+    with pytest.warns(DeltaWarning, match="records"):
+        delta_warning(1000, 1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        delta_warning(1000, 0.9e-3)
+    with pytest.warns(DeltaWarning):
+        MADE["counts-and-sums"].release(chain.log(200), privacy=confide.CentralDP(1.0, 0.01), rng=np.random.default_rng(0))
+
+
+def test_estimators_are_public_and_picklable():
+    for estimator in MADE.values():
+        assert repr(pickle.loads(pickle.dumps(estimator))) == repr(estimator)
+
+
+def test_subsample_does_not_depend_on_blocks(chain):
+    from confide.logs import in_memory
+
+    data = chain.users(3000, 5)
+    privacy = confide.CentralDP(1.0, 2e-4)
+    one = Subsample(**COMMON).release(in_memory(data), privacy=privacy, rng=np.random.default_rng(3))
+
+    class Cut:
+        assumptions = ()
+
+        def blocks(self):
+            for first in range(0, 3000, 700):
+                last = min(first + 700, 3000)
+                ends = data.trajectories[first : last + 1]
+                rows = slice(ends[0], ends[-1])
+                size = last - first
+                yield type(data)(
+                    data.states[rows], data.rewards[rows], ends - ends[0], np.arange(size + 1), np.ones(size, dtype=bool)
+                )
+
+    assert (Subsample(**COMMON).release(Cut(), privacy=privacy, rng=np.random.default_rng(3)).values == one.values).all()
+    assert np.isin(one.values, chain.values).sum() < STATES

@@ -1,0 +1,97 @@
+"""The values of states: table, figure and page."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+
+from confide.evaluation import ValueEstimate
+from confide.privacy.certificate import Mechanism, certify
+from confide.report.values import Shown, cells, heads, plot_values, promise_words, rows, titles, words, write_values
+
+EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\"'&<!--"
+
+
+def estimate(made_up, *, states=5, kind="central", bars=True, subject="values"):
+    """Counts fall with the number of the state, but for the last, which has the most; the first has too few for an interval."""
+    guarantee = made_up.guarantee_of(kind, users=1000, source="secure")
+    plain = kind == "none"
+    mechanism = Mechanism("exact", "none" if plain else "gaussian", 2, 1.0, 0.0 if plain else 3.0, {"leaves": 1})
+    counts = np.append(0.5, 10.0 * np.arange(1, states))
+    values = np.linspace(0, 1, states)
+    ratio = {
+        "counts": counts,
+        "sums": counts * (2 * values - 1),
+        "count_std": np.ones(states),
+        "sum_std": np.ones(states),
+        "sampling_variance": np.ones(states),
+    }
+    noise = np.full(states, 0.05) if bars or plain else None
+    certificate = certify(guarantee, [mechanism], subject=subject)
+    return ValueEstimate(values, noise, guarantee, certificate, 0.0, 1.0, released=ratio if bars else {})
+
+
+def shown(made_up, title="The values of 5 states", **options):
+    return Shown(estimate(made_up, **options), title, said=(("counted", "returns are clipped."),))
+
+
+def test_rows_in_the_order_of_visits(made_up):
+    one = shown(made_up)
+    assert heads(one) == ["state", "value", "low", "high", "noise_std", "visits"]
+    assert [row[0] for row in rows(one)] == [4, 3, 2, 1, 0]
+    assert [row[0] for row in rows(one, 2)] == [4, 3]
+    assert titles(one) == ["state", "value", "90 % interval", "noise std", "visits (noisy)"]
+    assert cells(one, rows(one)[0])[:2] == ["4", "1.000"]
+    assert cells(one, rows(one)[-1])[2] == "0.000 to 1.000"
+    assert "1 interval is the whole range" in dict(words(one))["error bars"]
+
+
+def test_without_error_bars_it_says_why(made_up):
+    one = shown(made_up, bars=False)
+    assert heads(one) == ["state", "value"]
+    assert [row[0] for row in rows(one)] == [0, 1, 2, 3, 4]
+    assert "depends on the data" in dict(words(one))["error bars"]
+    assert cells(one, rows(one)[1]) == ["1", "0.250"]
+
+
+def test_promises_in_words(made_up):
+    said = promise_words(made_up.guarantee_of("central", relation="null"))
+    assert "if any one of the 100,000 users had contributed nothing" in said
+    assert "e^epsilon = 2.72" in said
+    assert "nobody is protected" in promise_words(made_up.guarantee_of("none"))
+
+
+@pytest.mark.parametrize("states", [1, 5, 200])
+@pytest.mark.parametrize("bars", [True, False])
+def test_figures(made_up, states, bars):
+    figure = plot_values(shown(made_up, states=states, bars=bars))
+    (ax,) = figure.axes
+    assert ax.get_xlabel() == ("states, ordered by value" if states > 60 else "state")
+    assert len(ax.lines[0].get_xdata()) == states
+    assert ("no error bars" in ax.get_ylabel()) == (not bars)
+
+
+def test_files(made_up, tmp_path):
+    one = shown(made_up)
+    page = write_values(one, tmp_path / "new", command="confide evaluate log.parquet").read_text()
+    names = {path.name for path in (tmp_path / "new").rglob("*") if path.is_file()}
+    assert names == {"estimate.npz", "certificate.json", "values.csv", "values.svg", "values.png", "report.html"}
+    with (tmp_path / "new/values.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert [float(row["value"]) for row in table] == one.estimate.values.tolist()
+    assert "confide evaluate log.parquet" in page
+    assert "What is NOT protected" in page
+    assert "default-src 'none'" in page and "<script" not in page
+    assert not re.search(r"(src|href)=\"(?!data:)", page)
+
+
+def test_nothing_is_taken_for_markup(made_up, tmp_path):
+    page = write_values(shown(made_up, title=EVIL, subject=EVIL), tmp_path, command=EVIL).read_text()
+    assert "<script" not in page and "<img src=x" not in page
+
+
+def test_no_privacy_is_loud(made_up, tmp_path):
+    page = write_values(shown(made_up, kind="none"), tmp_path).read_text()
+    assert page.index("NO PRIVACY") < page.index("data:image/svg+xml")
+    assert "visits (exact)" in page
