@@ -16,6 +16,7 @@ from confide.privacy.bounded import L2Ball
 
 PRIVACY = CentralDP(1.0, 1e-2)
 AGENTS = list(PRIVATE)
+ESTIMATORS = ("counts-and-sums", "dp-lsw", "dp-lsl")  # attacked in tests/evaluation
 RUNS = {"smooth": 60_000, "gaussian": 20_000, "laplace": 20_000, **dict.fromkeys(AGENTS, 500)}  # 6 000 for streams
 
 
@@ -25,7 +26,7 @@ def attack(name, *, twin=None, runs=None, privacy=PRIVACY, source="fast"):
     return refute(attacked, delta=delta, runs=runs or RUNS.get(name, 6_000), rng=np.random.default_rng(5))
 
 
-@pytest.mark.parametrize("name", subjects())
+@pytest.mark.parametrize("name", [name for name in subjects() if name not in ESTIMATORS])
 def test_promises_are_not_refuted(name):
     result = attack(name, privacy=CentralDP(3.0, 1e-2) if name in AGENTS else PRIVACY)
     assert not result.refuted
@@ -33,7 +34,7 @@ def test_promises_are_not_refuted(name):
 
 
 @pytest.mark.parametrize("twin", TWINS)
-@pytest.mark.parametrize("name", [name for name in subjects() if name not in ("exact", *AGENTS)])
+@pytest.mark.parametrize("name", [name for name in subjects() if name not in ("exact", *AGENTS, *ESTIMATORS)])
 def test_broken_twins_are_caught(name, twin):
     if (name, twin) == ("stream", "clip"):
         with pytest.raises(InvalidParameter, match="without the clip"):

@@ -80,9 +80,10 @@ def test_noise_does_not_depend_on_how_the_log_is_cut(chain):
 @PRIVATE_ONES
 def test_ledger_pays_once_and_refuses_before_the_log_is_read(estimator, tmp_path, chain):
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.2, delta=1.5e-6)
-    first = estimator.release(chain.log(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
+    log = chain.log()
+    first = estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
     spent = ledger.spent
-    same = estimator.release(chain.log(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(1))
+    same = estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(1))
     assert (same.values == first.values).all() and ledger.spent == spent and len(ledger.spends) == 1
     if isinstance(estimator, Subsample):
         return
@@ -91,14 +92,22 @@ def test_ledger_pays_once_and_refuses_before_the_log_is_read(estimator, tmp_path
     assert ledger.spent == spent
 
 
+def test_the_answer_about_one_log_is_not_given_for_another(tmp_path, chain):
+    ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=5.0, delta=1e-4)
+    estimator = CountsAndSums(**COMMON)
+    for log in (chain.log(), chain.log()):
+        estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
+    assert len(ledger.spends) == 2
+
+
 @PRIVATE_ONES
 def test_a_crash_neither_loses_nor_doubles_a_spend(estimator, tmp_path, chain):
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.2, delta=1.5e-6)
     with pytest.raises(AssertionError):
-        estimator.release(Untouchable(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
+        estimator.release(Untouchable(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0), id="first")
     charged = ledger.spent
     assert [spend.released for spend in ledger.spends] == [False]
-    estimate = estimator.release(chain.log(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
+    estimate = estimator.release(chain.log(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0), id="first")
     assert ledger.spent == charged and [spend.released for spend in ledger.spends] == [True]
     assert np.isfinite(estimate.values).all()
 

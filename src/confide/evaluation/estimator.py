@@ -103,15 +103,15 @@ def publish(
     """Make the estimate, through the ledger if there is one: too little left is refused before the log is touched.
 
     The charge is on the disk before the data are read, and the estimate before it is returned; after a crash the same call goes on and
-    pays nothing. The id is made of the question (estimator, its public parameters, the promise, the log's assumptions): asked again, the
-    ledger hands out the answer it has. Give another `id` for another answer, as after the log has grown.
+    pays nothing. The id is made of the question (estimator, its public parameters, the promise, the log's files, columns and caps): asked
+    again, the ledger hands out the answer it has. Give another `id` for another answer, as after the log has grown.
     """
     if ledger is None or isinstance(privacy, NoPrivacy):
         return make()
     name = type(estimator).__name__
     what = f"{name}, {privacy}"
     stored = ledger.spend(
-        id or question(estimator, privacy, logs.assumptions),
+        id or question(estimator, privacy, [*logs.assumptions, getattr(logs, "identity", "")]),
         what,
         loss,
         Relation(privacy.relation),
@@ -120,9 +120,9 @@ def publish(
     return ValueEstimate.from_bytes(stored)
 
 
-def question(estimator: Any, privacy: Request, assumptions: Sequence[str]) -> str:
+def question(estimator: Any, privacy: Request, log: Sequence[str]) -> str:
     """A name for one question to one log, from public things alone."""
-    digest = hashlib.sha256(json.dumps([str(privacy), list(assumptions)]).encode())
+    digest = hashlib.sha256(json.dumps([str(privacy), list(log)]).encode())
     for item in fields(estimator):
         value = getattr(estimator, item.name)
         held = np.ascontiguousarray(value).tobytes() if isinstance(value, np.ndarray) else repr(value).encode()

@@ -1,6 +1,7 @@
 """Files of logged rows, some thousand rows at a time: Parquet by row group, Arrow by record batch."""
 
 import glob
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -102,10 +103,14 @@ class ArrowSource:
 
 @dataclass(frozen=True, slots=True)
 class MemorySource:
-    """A record batch that is in memory already; one each, so that a worker is sent what it works on."""
+    """A record batch that is in memory already; one each, so that a worker is sent what it works on.
+
+    `token` tells two of them apart, whoever is in them: what was asked of one log must not answer for another.
+    """
 
     batch: Any = field(repr=False)
     name: str = "memory"
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def schema(self) -> Any:
         return self.batch.schema

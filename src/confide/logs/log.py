@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, pairwise
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -49,6 +50,15 @@ class Logs:
     @property
     def max_steps(self) -> int:
         return self.caps.steps
+
+    @property
+    def identity(self) -> str:
+        """Which log this is, and how it is read, by names alone: a question to another log is another question."""
+        read = {
+            (str(Path(part.source.name).absolute()), getattr(part.source, "token", ""), repr(part.layout.columns))
+            for part in self.parts
+        }
+        return repr((sorted(read), self.caps))
 
     def blocks(self, rows: int = BLOCK) -> Iterator[LoggedUsers]:
         """All users once, whole, in blocks of about so many rows. PRIVATE."""
