@@ -24,6 +24,7 @@ from confide.statistics.transition_sums import TableRows, TransitionSums
 
 Array = npt.NDArray[np.float64]
 POLICIES = 4  # samples of the posterior per round: fewer are less robust, more are slower and no better
+TIES = 1e-6  # differences of value that are none
 RECENT = 16 * POLICIES  # policies whose visits are predicted again at each release
 
 
@@ -56,7 +57,7 @@ class PosteriorSampling:
         served = fold(served, known.states, RECENT)
         seed = released.memory["seed"]
         rng = np.random.default_rng([int(seed), released.generation])
-        policies = tuple(self._policy(weights) for weights in self._samples(known, rng))
+        policies = tuple(self._policy(weights, rng) for weights in self._samples(known, rng))
         memory = {
             "seed": seed,
             "policies": served.policies,
@@ -104,12 +105,14 @@ class PosteriorSampling:
             drawn[:, h] = known.weights[h] + self.spread * even @ root
         return project_simplex(drawn, np.broadcast_to(np.eye(d), (*drawn.shape, d)))
 
-    def _policy(self, weights: Array) -> TabularPolicy:
+    def _policy(self, weights: Array, rng: np.random.Generator) -> TabularPolicy:
+        """The best policy for these weights. Where actions are equally good, at random: there, too, users can show something."""
         features, rewards = self._seen.feature_map, self.public.rewards
         m = features.dimension
         certain = Estimate(features.coordinates(weights), np.broadcast_to(np.eye(m), (len(weights), m, m)))
         assert rewards is not None
-        return optimistic(self._seen, rewards, certain, feature_map=features, width=NO_BONUS).policy
+        undecided = rewards + TIES * rng.random(rewards.shape)
+        return optimistic(self._seen, undecided, certain, feature_map=features, width=NO_BONUS).policy
 
 
 class LikelihoodVI(Learner):
