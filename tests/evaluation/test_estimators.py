@@ -8,7 +8,7 @@ import pytest
 
 import confide
 from confide.audit.verify import taken_on_trust, verify
-from confide.errors import BudgetExceeded, InvalidParameter, PromiseBroken
+from confide.errors import BudgetExceeded, InvalidParameter, LedgerError, PromiseBroken
 from confide.evaluation import DPLSL, DPLSW, LSL, LSW, CountsAndSums, DeltaWarning, Subsample, ValueEstimate, delta_warning
 from confide.mechanisms.sources import noise_source
 
@@ -32,6 +32,9 @@ class Untouchable:
 
     assumptions = ()
     max_trajectories = 1
+
+    def __init__(self, identity=""):
+        self.identity = identity
 
     def total(self, statistic, *, progress=None):  # noqa: ARG002
         raise AssertionError("the log was read")
@@ -98,16 +101,20 @@ def test_the_answer_about_one_log_is_not_given_for_another(tmp_path, chain):
     for log in (chain.log(), chain.log()):
         estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
     assert len(ledger.spends) == 2
+    estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0), id="june")
+    with pytest.raises(LedgerError):  # nor under a name that one chooses
+        estimator.release(chain.log(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0), id="june")
 
 
 @PRIVATE_ONES
 def test_a_crash_neither_loses_nor_doubles_a_spend(estimator, tmp_path, chain):
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.2, delta=1.5e-6)
+    log = chain.log()
     with pytest.raises(AssertionError):
-        estimator.release(Untouchable(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0), id="first")
+        estimator.release(Untouchable(log.identity), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
     charged = ledger.spent
     assert [spend.released for spend in ledger.spends] == [False]
-    estimate = estimator.release(chain.log(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0), id="first")
+    estimate = estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
     assert ledger.spent == charged and [spend.released for spend in ledger.spends] == [True]
     assert np.isfinite(estimate.values).all()
 

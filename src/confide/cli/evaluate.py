@@ -197,8 +197,6 @@ def _released(
     asked: Question, path: Path | None, out: Path | None, backend: str, workers: int | None, quiet: bool
 ) -> "tuple[ValueEstimate, str, list[str]]":
     """The estimate, what it cost in words, and warnings. What can be refused is refused before the log is opened."""
-    import numpy as np
-
     from confide.errors import InvalidParameter, LogError
     from confide.evaluation.catalogue import entry_of
     from confide.logs import open as open_logs
@@ -223,7 +221,7 @@ def _released(
             privacy=asked.privacy,
             ledger=ledger,
             noise=secure,
-            rng=None if secure else np.random.default_rng(asked.noise.seed),
+            rng=None if secure else asked.noise.generator(asked.id),
             progress=progress,
             id=asked.id if ledger else None,
         )

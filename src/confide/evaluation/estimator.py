@@ -104,14 +104,16 @@ def publish(
 
     The charge is on the disk before the data are read, and the estimate before it is returned; after a crash the same call goes on and
     pays nothing. The id is made of the question (estimator, its public parameters, the promise, the log's files, columns and caps): asked
-    again, the ledger hands out the answer it has. Give another `id` for another answer, as after the log has grown.
+    again, the ledger hands out the answer it has. With another `id` the same question is another one, as after the log has grown; no id
+    makes one question of two.
     """
     if ledger is None or isinstance(privacy, NoPrivacy):
         return make()
     name = type(estimator).__name__
-    what = f"{name}, {privacy}"
+    asked = question(estimator, privacy, [*logs.assumptions, getattr(logs, "identity", "")])
+    what = f"{name}, {privacy}, question {asked[-8:]}"  # the ledger refuses an id that stands for another question
     stored = ledger.spend(
-        id or question(estimator, privacy, [*logs.assumptions, getattr(logs, "identity", "")]),
+        id or asked,
         what,
         loss,
         Relation(privacy.relation),
@@ -122,10 +124,12 @@ def publish(
 
 def question(estimator: Any, privacy: Request, log: Sequence[str]) -> str:
     """A name for one question to one log, from public things alone."""
-    digest = hashlib.sha256(json.dumps([str(privacy), list(log)]).encode())
+    digest = hashlib.sha256(json.dumps([repr(privacy), list(log)]).encode())
     for item in fields(estimator):
         value = getattr(estimator, item.name)
-        held = np.ascontiguousarray(value).tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+        held = repr(value).encode()
+        if isinstance(value, np.ndarray):
+            held = f"{value.dtype.str}{value.shape}".encode() + np.ascontiguousarray(value).tobytes()
         digest.update(item.name.encode() + b"=" + held + b";")
     return f"{type(estimator).__name__}-{digest.hexdigest()[:20]}"
 
@@ -152,5 +156,6 @@ def noised(total: Bounded, privacy: Request, source: NoiseSource) -> tuple[Relea
 
 def said(logs: Logs, privacy: Request) -> list[str]:
     """What a certificate assumes on top of the standing assumptions."""
-    public = [] if isinstance(privacy, NoPrivacy) else ["The number of users in the log is public."]
+    ids = "Users' ids, their order and the files they stand in are public; a user who contributes nothing keeps its place."
+    public = [] if isinstance(privacy, NoPrivacy) else ["The number of users in the log is public.", ids]
     return [*logs.assumptions, *public]

@@ -121,7 +121,9 @@ def standing_assumptions(trust: Trust, source: str) -> list[str]:
             "The promise is about what all other users together see; a user's own actions may depend on that user's data."
         )
     if source == "fast":
-        said.append("Fast noise: the seed is secret and floating point is treated as real numbers. Meant for simulation.")
+        said.append(
+            "Fast noise: the seed is secret, used for nothing else, and floating point is treated as real numbers. Meant for simulation."
+        )
     return said
 
 

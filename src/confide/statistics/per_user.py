@@ -64,9 +64,10 @@ class Bands:
     Enforced: g is scaled to norm at most the first band's level, and a band holds norms up to its level only, so the user's matrix is
     PSD of trace at most 1; a vector that is not finite contributes zero.
     Sensitivity: two users touch the same band, where PSD matrices of trace at most 1 are sqrt(2) apart at most, or two different ones:
-    sqrt(1 + 1). So replace is sqrt(2), null 1, however many bands there are: the right clip need not be known in advance. L1: a user's
-    matrix has at most 1 + (d - 1)/sqrt(2) (`svec`), replace twice that. Rounding to the grid is added: half a step for each
-    coordinate that either user touches.
+    sqrt(1 + 1). So replace is sqrt(2), however many bands there are: the right clip need not be known in advance. null the same: a user
+    who contributes zero to the first question has the residual g = offset here, which is a vector like any other. L1: a user's matrix has
+    at most 1 + (d - 1)/sqrt(2) (`svec`), twice that for two. Rounding to the grid is added: half a step for each coordinate that either
+    user touches.
     """
 
     bands: int
@@ -90,13 +91,11 @@ class Bands:
     def grid(self) -> float:
         return grid_for(1.0)
 
-    def sensitivity(self, relation: Relation) -> float:
-        exact = 1.0 if relation is Relation.NULL else math.sqrt(2)
-        return exact + math.sqrt(svec_size(self.dimension)) * self.grid
+    def sensitivity(self, relation: Relation) -> float:  # noqa: ARG002 - the same for both
+        return math.sqrt(2) + math.sqrt(svec_size(self.dimension)) * self.grid
 
-    def l1_sensitivity(self, relation: Relation) -> float:
-        one = 1 + (self.dimension - 1) / math.sqrt(2) + svec_size(self.dimension) * self.grid / 2
-        return one * (1 if relation is Relation.NULL else 2)
+    def l1_sensitivity(self, relation: Relation) -> float:  # noqa: ARG002 - the same for both
+        return 2 * (1 + (self.dimension - 1) / math.sqrt(2) + svec_size(self.dimension) * self.grid / 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
