@@ -40,7 +40,9 @@ class CountsAndSums:
     Reference: ours, after [Balle16, Section 2.2]. What is released is linear in the users, so its sensitivity does not depend on how often
     a state is visited, and no smooth bound on it is needed.
 
-    `visits` = K keeps the first K different states of a trajectory (all, if None): noise grows with sqrt(K). Returns are taken to be in
+    `visits` = K keeps the first K different states of a trajectory (all, if None): noise grows with sqrt(K). Values are about the visits
+    that count, which is the same as all visits unless returns from a state depend on when it is reached, as in a log that is cut at a
+    horizon. Returns are taken to be in
     [0, return_bound], or in centre +- return_bound/2, and clipped. `shrink`: "fixed" towards the centre, as if values were
     normal with standard deviation `prior_std` return_bound around it; "empirical-bayes" towards a mean, and `components` [states, k] that
     are public, with weights and spread read off the release. `second_moments` releases the sums of g^2, too, in the same query: intervals
