@@ -163,3 +163,13 @@ def test_public_parameters_are_checked(wrong, match):
     for kind in (ImportanceSampling, WeightedImportanceSampling):
         with pytest.raises(InvalidParameter, match=match):
             kind(**({"target": TARGET} | wrong))
+
+
+def test_a_log_without_actions_is_refused_before_anything_is_paid(tmp_path):
+    ends = np.array([0, 1])
+    log = in_memory(LoggedUsers(np.zeros(1, dtype=np.int64), np.zeros(1), ends, ends, np.ones(1, dtype=bool)))
+    ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.0, delta=1e-6)
+    for estimator in (ALL["plain"], ALL["weighted"]):
+        with pytest.raises(InvalidParameter, match="needs logs with actions"):
+            estimator.release(log, privacy=confide.CentralDP(0.5, 1e-7), ledger=ledger, rng=np.random.default_rng(0))
+    assert not ledger.spends

@@ -77,6 +77,7 @@ class ImportanceSampling:
         progress: Progress | None = None,
         id: str | None = None,
     ) -> ValueEstimate:
+        _check_actions(logs)
         statistic = self.statistic()
         bounds = statistic.bound, Bands(BANDS, 1)
 
@@ -141,6 +142,7 @@ class WeightedImportanceSampling:
         progress: Progress | None = None,
         id: str | None = None,
     ) -> ValueEstimate:
+        _check_actions(logs)
         statistic = self.statistic()
         bounds = statistic.bound, Bands(BANDS, 1)
 
@@ -185,3 +187,9 @@ def _checked(target: npt.ArrayLike | FinitePolicy, clip: float) -> Array:
         raise InvalidParameter(f"clip must be positive and finite, got clip={clip}")
     weights = target.probabilities() if isinstance(target, FinitePolicy) else np.asarray(target, dtype=float)
     return StochasticPolicy(weights[None] if weights.ndim == 2 else weights).weights
+
+
+def _check_actions(logs: Logs) -> None:
+    """Before anything is paid."""
+    if not getattr(logs, "has_actions", True):
+        raise InvalidParameter("importance sampling needs logs with actions and the probabilities of taking them")

@@ -60,6 +60,11 @@ class Logs:
         }
         return repr((sorted(read), self.caps))
 
+    @property
+    def has_actions(self) -> bool:
+        """Whether actions and their probabilities are read, too: without them nobody can tell what another policy would have got."""
+        return all(part.layout.columns.action and part.layout.columns.probability for part in self.parts)
+
     def blocks(self, rows: int = BLOCK) -> Iterator[LoggedUsers]:
         """All users once, whole, in blocks of about so many rows. PRIVATE."""
         for part in self.parts:
