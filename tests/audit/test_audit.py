@@ -8,6 +8,7 @@ import pytest
 
 from confide.audit import clopper_pearson, refute, subject, subjects
 from confide.audit.agents import PRIVATE
+from confide.audit.estimators import TWO_QUESTIONS
 from confide.audit.subjects import TWINS, CounterSubject
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Exact
@@ -16,7 +17,7 @@ from confide.privacy.bounded import L2Ball
 
 PRIVACY = CentralDP(1.0, 1e-2)
 AGENTS = list(PRIVATE)
-ESTIMATORS = ("counts-and-sums", "dp-lsw", "dp-lsl")  # attacked in tests/evaluation
+ESTIMATORS = ("counts-and-sums", "dp-lsw", "dp-lsl", *TWO_QUESTIONS)  # attacked in tests/evaluation
 RUNS = {"smooth": 60_000, "gaussian": 20_000, "laplace": 20_000, **dict.fromkeys(AGENTS, 500)}  # 6 000 for streams
 
 

@@ -26,3 +26,24 @@ def test_laplace_noise_is_attacked_too():
     assert not honest.refuted and honest.epsilon_lower > 0.3
     with pytest.raises(InvalidParameter, match="delta"):
         subject("dp-lsw", CentralDP(1.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "twin", "runs"),
+    [
+        ("sufficient-statistics", None, 400),
+        ("sufficient-statistics", "shared", 300),
+        ("sufficient-statistics", "noise", 3000),
+        ("lstd", None, 400),
+        ("lstd", "shared", 300),
+        ("importance-sampling", None, 400),
+        ("importance-sampling", "redraw", 1000),  # one number: there is nobody to share a draw with
+        ("weighted-importance-sampling", None, 400),
+        ("weighted-importance-sampling", "redraw", 1000),
+    ],
+)
+def test_whole_releases_of_two_questions(name, twin, runs):
+    attacked = subject(name, GAUSSIAN, twin=twin)
+    result = refute(attacked, delta=GAUSSIAN.delta, runs=runs, rng=np.random.default_rng(0))
+    assert result.refuted is (twin is not None)
+    assert result.mu_lower > 0.05 * result.mu  # LSTD: the user fills little of the ball; the others reach 0.7 and more

@@ -1,6 +1,6 @@
 """Estimators, attacked: the noisy numbers that everything published is made of, with the one user of a log replaced by another."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +12,10 @@ from confide.evaluation.counts_and_sums import CountsAndSums
 from confide.evaluation.dp_lsl import DPLSL
 from confide.evaluation.dp_lsw import DPLSW
 from confide.evaluation.estimator import noised
+from confide.evaluation.importance_sampling import ImportanceSampling, WeightedImportanceSampling
+from confide.evaluation.lstd import PrivateLSTD
 from confide.evaluation.smooth_release import exact_sums
+from confide.evaluation.sufficient_statistics import SufficientStatistics
 from confide.mechanisms.smooth import SmoothGaussian
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array, Bounded
@@ -129,3 +132,62 @@ class SmoothEstimateSubject:
         """The likelihood ratio, as the noise is equal; under a shared draw whatever is found."""
         shift = np.tile(signs(_MANY), _RESTARTS if self.twin == "redraw" else 1)
         return None if self.twin == "shared" else lambda seen: np.asarray(seen @ shift)
+
+
+@dataclass(frozen=True)
+class TwoQuestionsSubject:
+    """An estimator that asks a log twice, whole: everything that its release holds, of a log of one user who is replaced by another."""
+
+    name: str
+    privacy: CentralDP
+    twin: str | None = None
+    source: str = "fast"
+
+    @property
+    def loss(self) -> Loss:
+        return loss_for(self.privacy)
+
+    def _estimator(self) -> Any:
+        features, target = np.eye(_FEW), np.tile([0.9, 0.1], (_FEW, 1))
+        made: dict[str, Callable[[], Any]] = {
+            "sufficient-statistics": lambda: SufficientStatistics(features, 1.0, visits=_FEW),
+            "lstd": lambda: PrivateLSTD(features, 0.5, visits=_FEW),
+            "importance-sampling": lambda: ImportanceSampling(target, 1.0, clip=2.0),
+            "weighted-importance-sampling": lambda: WeightedImportanceSampling(target, 1.0, clip=2.0),
+        }
+        return made[self.name]()
+
+    def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
+        source, estimator, log = make_source(self.source, self.twin, rng), self._estimator(), ActingLog(world)
+        return np.stack([self._seen(estimator, log, source) for _ in range(runs)])
+
+    def _seen(self, estimator: Any, log: "ActingLog", source: NoiseSource) -> Array:
+        found: list[Array] = []
+        for _ in range(copies(self.twin)):
+            estimate = estimator.release(log, privacy=self.privacy, noise=source)
+            found += [np.ravel(estimate.values), *(np.ravel(part) for part in estimate.released.values())]
+        return np.nan_to_num(np.concatenate(found), posinf=0.0)  # an error that is not known is infinite
+
+    def score(self) -> Score | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ActingLog:
+    """One user, who takes the target's action in every state and gets far more than the bound in world 1, far less in world 0."""
+
+    world: int
+    assumptions: ClassVar[tuple[str, ...]] = ()
+    max_trajectories: ClassVar[int] = 1
+
+    def total(self, statistic: Any, *, progress: Any = None) -> Bounded:  # noqa: ARG002
+        total: Bounded = statistic.contribution(next(self.blocks()))
+        return total
+
+    def blocks(self) -> Iterator[LoggedUsers]:
+        one, zeros = np.arange(2), np.zeros(_FEW, dtype=np.int64)
+        rewards = np.full(_FEW, _FAR * (1 if self.world else -1))
+        yield LoggedUsers(np.arange(_FEW), rewards, one * _FEW, one, np.ones(1, dtype=bool), zeros, np.full(_FEW, 0.01))
+
+
+TWO_QUESTIONS = ("sufficient-statistics", "lstd", "importance-sampling", "weighted-importance-sampling")

@@ -256,7 +256,7 @@ def subjects() -> dict[str, Maker]:
         return lambda privacy, twin, source: CounterSubject(_counter(name, leaves, source), privacy, twin, source)
 
     from confide.audit.agents import PRIVATE, AgentSubject
-    from confide.audit.estimators import CountsAndSumsSubject, SmoothEstimateSubject
+    from confide.audit.estimators import TWO_QUESTIONS, CountsAndSumsSubject, SmoothEstimateSubject, TwoQuestionsSubject
 
     return {
         "gaussian": counter("exact", 1),
@@ -267,6 +267,7 @@ def subjects() -> dict[str, Maker]:
         **{name: partial(AgentSubject, name) for name in PRIVATE},
         "counts-and-sums": CountsAndSumsSubject,
         **{name: partial(SmoothEstimateSubject, name) for name in ("dp-lsw", "dp-lsl")},
+        **{name: partial(TwoQuestionsSubject, name) for name in TWO_QUESTIONS},
     }
 
 
