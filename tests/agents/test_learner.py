@@ -128,6 +128,13 @@ def test_a_hostile_server_cannot_reach_into_a_device(wrong):
         client.plan(dataclasses.replace(released, users=30, generation=1, memory=memory | wrong))
 
 
+def test_a_release_without_its_memory_is_refused_in_one_line():
+    server = learner(privacy=LOCAL)
+    for memory in ({}, {"seed": np.array(-1)}, {"seed": np.array(0), "shown": np.zeros(3)}):
+        with pytest.raises(InvalidParameter, match="does not fit this algorithm"):
+            server.client().plan(dataclasses.replace(server.released(), memory=memory))
+
+
 def test_a_device_plans_with_finite_releases_only():
     server = learner(privacy=LOCAL)
     client, released = server.client(), server.released()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from confide.errors import InvalidParameter, PrivacyError, StateError
+from confide.errors import ConfideError, InvalidParameter, PrivacyError, StateError
 from confide.mechanisms.sources import NoiseSource, SecureSource
 from confide.mechanisms.state import StateFile, pack, unpack
 from confide.policy import Policy
@@ -72,7 +72,13 @@ class LocalClient:
             raise InvalidParameter("a release must be finite, and so must its noise")
         if not (0 <= released.generation < 2**63 and 0 <= released.users < 2**63):
             raise InvalidParameter("a release must be of a whole number of users and generations")
-        return self.adopt(self._algorithm.plan(released), released.generation)
+        try:
+            planned = self._algorithm.plan(released)
+        except ConfideError:
+            raise
+        except Exception as error:  # of what a server sent: the user's data are not in it
+            raise InvalidParameter(f"the release does not fit this algorithm: {type(error).__name__}") from None
+        return self.adopt(planned, released.generation)
 
     def adopt(self, planned: "Round", generation: int) -> Policy:
         """`plan`, by somebody who has planned from the same release already: a simulation does not do it again for every user."""

@@ -87,8 +87,11 @@ class Channel:
 
     @property
     def id(self) -> bytes:
-        """The same for a server and a device that count on the same noise; public, and the same for all devices."""
-        text = f"{self.bound!r} {self.noise!r}"
+        """The same for a server and a device that count on the same noise; public, and the same for all devices.
+
+        To nine digits: the last ones are the machine's.
+        """
+        text = f"{self.bound!r} {self.noise.distribution} {self.noise.scale:.9g} {self.noise.step}"
         return hashlib.sha256(text.encode()).digest()[:_CHANNEL]
 
     def message(self, contribution: Bounded, generation: int, source: NoiseSource) -> Message:
