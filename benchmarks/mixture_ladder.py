@@ -18,7 +18,7 @@ from record import record
 
 from confide.agents import UCRLVTR, LikelihoodVI
 from confide.agents.learner import Learner
-from confide.agents.luyo21 import value_steps
+from confide.agents.mixtures import BALANCE, value_steps
 from confide.agents.ucrl_vtr import Calibration, ValueTargetedPlanning, paper, tight
 from confide.experiments.runner import run
 from confide.mechanisms.counters import Buffered, Toeplitz, Tree
@@ -66,7 +66,7 @@ def centred_values(public, privacy) -> Calibration:
 def fewer_dimensions(public, privacy) -> Calibration:
     """Rows in d - 1 dimensions: phi in [0, 1]^d is at most sqrt(ceil(d / 2) floor(d / 2) / d) from its mean."""
     d, n = public.dimension, value_steps(public.horizon)
-    bound = RegressionRows(n, d - 1, row_norm=math.sqrt((d // 2) * ((d + 1) // 2) / d), target=1.0, balance=1.05)
+    bound = RegressionRows(n, d - 1, row_norm=math.sqrt((d // 2) * ((d + 1) // 2) / d), target=1.0, balance=BALANCE)
     return replace(centred_values(public, privacy), features=reduced(d), bound=bound, regularizer=Repair(bound.balance))
 
 

@@ -4,16 +4,15 @@ An algorithm is a bound on what one user contributes and a pure function from re
 schedule, the privatizer, what is kept of earlier rounds, saving) is the same for all of them, and is here.
 """
 
-import hashlib
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from confide._digest import digest
 from confide.agents.agent import Batch
 from confide.agents.client import LocalClient
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
@@ -282,28 +281,6 @@ class Learner:
 def shares(users: int, policies: int) -> list[int]:
     """How many of a round's users each of its policies serves."""
     return [users * (j + 1) // policies - users * j // policies for j in range(policies)]
-
-
-def digest(value: Any) -> str:
-    """16 hexadecimal digits of a value and of all arrays and dataclasses in it."""
-    found = hashlib.sha256()
-
-    def add(part: Any) -> None:
-        if isinstance(part, np.ndarray):
-            found.update(f"{part.dtype}{part.shape}".encode() + np.ascontiguousarray(part).tobytes())
-        elif isinstance(part, tuple | list):
-            for each in part:
-                add(each)
-        elif hasattr(part, "__dict__") or (is_dataclass(part) and not isinstance(part, type)):
-            found.update(type(part).__qualname__.encode())
-            names = [each.name for each in fields(part)] if is_dataclass(part) else sorted(vars(part))
-            for name in names:
-                add((name, getattr(part, name)))
-        else:
-            found.update(re.sub(r" at 0x[0-9a-f]+", "", repr(part)).encode())
-
-    add(value)
-    return found.hexdigest()[:16]
 
 
 def choose_schedule(schedule: Schedule | None, default: Schedule) -> Schedule:

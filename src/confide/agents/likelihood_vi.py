@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.agents.learner import Learner, Memory, Round, choose_schedule, shares
-from confide.agents.ucrl_vtr import known_mixture, value_steps
+from confide.agents.mixtures import check_choices, known_mixture, value_steps
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import NoiseSource
 from confide.planners.bonus import NO_BONUS
@@ -146,9 +146,8 @@ class LikelihoodVI(Learner):
         known_mixture(public, "LikelihoodVI")
         if calibration != "tight":
             raise InvalidParameter(f'LikelihoodVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
+        check_choices(calibration, bonus_scale)
         spread = 0.35 if bonus_scale is None else bonus_scale
-        if not 0 <= spread < np.inf:
-            raise InvalidParameter(f"bonus_scale must be finite and not negative, got bonus_scale={bonus_scale}")
         codes = best_codes(public.kernels, norm=1 if privacy.delta == 0 and privacy.epsilon < np.inf else 2)
         statistic = TransitionSums(codes, value_steps(public.horizon))
         seen = sparse(reduced(public.dimension), public.kernels)

@@ -7,13 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.agents.learner import Statistic, choose_schedule
-from confide.agents.luyo21 import value_steps
-from confide.agents.ucrl_vtr import known_mixture
+from confide.agents.mixtures import BALANCE, check_choices, known_mixture, value_steps
 from confide.agents.zhou22 import paper_constants
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Factorisation, Tree
 from confide.planners.bonus import Width
-from confide.planners.least_squares import Estimate
+from confide.planners.least_squares import Estimate, mean_eigenvalue
 from confide.planners.regularizers import MakeRegularizer, Regression, Regularizer, Repair, Shift
 from confide.planners.reward_features import RewardFeatures, centred_rewards, optimistic_rewards, raw_rewards
 from confide.planners.value_features import FeatureMap, raw, reduced
@@ -60,12 +59,11 @@ class Regressions:
     def read(self, released: Released) -> Knowledge:
         noise_std, values = released.noise.std, released.values[: self.value_bound.size]
         Lambda, u = self.value_bound.unpack(values)
-        mean_eigenvalue = float(np.trace(Lambda, axis1=1, axis2=2).mean() / self.features.dimension)
         return Knowledge(
             self.regularizer.estimate(Lambda, u, noise_std=noise_std),
             self.regularizer.width(noise_std=noise_std),
             self._rewards(released),
-            mean_eigenvalue if released.generation else None,
+            mean_eigenvalue(Lambda) if released.generation else None,
         )
 
     def _rewards(self, released: Released) -> Array:
@@ -113,10 +111,9 @@ class Choices:
     regularizer: MakeRegularizer | None = None
 
     def __post_init__(self) -> None:
-        if self.calibration not in ("tight", "paper"):
-            raise InvalidParameter(f"calibration must be tight or paper, got calibration={self.calibration!r}")
-        if self.bonus_scale is not None and not 0 <= self.bonus_scale < math.inf:
-            raise InvalidParameter(f"bonus_scale must not be negative, got bonus_scale={self.bonus_scale}")
+        check_choices(self.calibration, self.bonus_scale, self.failure)
+        if self.regularizer is not None and self.bonus_scale is not None:
+            raise InvalidParameter("a regularizer of one's own decides the width: leave bonus_scale out")
 
     def calibrate(self, public: LinearMixturePublic, name: str) -> Calibration:
         known_mixture(public, name, rewards=False)
@@ -133,14 +130,14 @@ def tight(public: LinearMixturePublic, choices: Choices) -> Calibration:
         return Repair(regression.balance, scale, simplex=regression.simplex)
 
     make, features, H = choices.regularizer or repair, reduced(public.dimension), public.horizon
-    m, kappa = features.dimension, 1.05
+    m, kappa = features.dimension, BALANCE
     schedule = choose_schedule(choices.schedule, geometric(choices.episodes))
     transitions = make(Regression("transitions", m, kappa, simplex=features))
     if public.rewards is not None:
         return Calibration(Regressions(public, features, WeightedRows(value_steps(H), m, kappa), transitions), schedule)
     assert public.reward_features is not None
     varphi = centred_rewards(public.reward_features)
-    kappa_r = 1.05 / float(varphi.largest.max())
+    kappa_r = BALANCE / float(varphi.largest.max())
     bound = StackedRows(value_steps(H), m, kappa, H, varphi.dimension, kappa_r, REWARD_WEIGHT)
     rewards = make(Regression("rewards", varphi.dimension, kappa_r))
     return Calibration(Regressions(public, features, bound, transitions, varphi, rewards), schedule)

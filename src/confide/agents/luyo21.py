@@ -13,6 +13,7 @@ Claim 29 for the norm with the factor of E.3, the width as in the corollary.
 import math
 from dataclasses import dataclass
 
+from confide.agents.mixtures import value_steps
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Factorisation, Tree
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, PureDP, loss_for
@@ -32,7 +33,11 @@ class Setting:
     leaves: int | None = None  # releases, if not one per episode
 
     def __post_init__(self) -> None:
-        check_setting(self.episodes, self.horizon, self.dimension, self.failure)
+        for name in ("episodes", "horizon", "dimension"):
+            if getattr(self, name) < 1:
+                raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(self, name)}")
+        if not 0 < self.failure < 1:
+            raise InvalidParameter(f"failure must be in (0, 1), got failure={self.failure}")
 
     @property
     def tree(self) -> Tree:
@@ -46,19 +51,6 @@ class Setting:
     @property
     def steps(self) -> int:
         return value_steps(self.horizon)
-
-
-def check_setting(episodes: int, horizon: int, dimension: int, failure: float) -> None:
-    for name, value in (("episodes", episodes), ("horizon", horizon), ("dimension", dimension)):
-        if value < 1:
-            raise InvalidParameter(f"{name} must be at least 1, got {name}={value}")
-    if not 0 < failure < 1:
-        raise InvalidParameter(f"failure must be in (0, 1), got failure={failure}")
-
-
-def value_steps(horizon: int) -> int:
-    """How many steps have something to learn: the value after the last step is zero, so its regression is empty."""
-    return max(horizon - 1, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.agents.learner import Learner, Round, choose_schedule
-from confide.agents.luyo21 import Setting, check_setting, printed, value_steps
-from confide.errors import InvalidParameter
+from confide.agents.luyo21 import Setting, printed
+from confide.agents.mixtures import BALANCE, check_choices, default_schedule, known_mixture, value_steps
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource
 from confide.planners.least_squares import mean_eigenvalue
@@ -18,25 +18,12 @@ from confide.planners.value_features import FeatureMap, SparseKernels, raw, redu
 from confide.privacy.bounded import Released
 from confide.privacy.loss import Loss
 from confide.privacy.request import LocalDP, NoPrivacy, Request
-from confide.privatizers import Schedule, every_episode, geometric
+from confide.privatizers import Schedule
 from confide.problems.linear_mixture import LinearMixturePublic
 from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.statistics.value_targets import ValueTargets
 
-__all__ = [
-    "CALIBRATIONS",
-    "UCRLVTR",
-    "Calibration",
-    "ValueTargetedPlanning",
-    "check_setting",
-    "known_mixture",
-    "paper",
-    "tight",
-    "value_steps",
-]
-
 Array = npt.NDArray[np.float64]
-CALIBRATIONS = ("tight", "paper")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +44,7 @@ class Calibration:
 def tight(public: LinearMixturePublic, schedule: Schedule, *, bonus_scale: float | None = None) -> Calibration:
     """One joint query, rows in d - 1 dimensions under public weights, repaired eigenvalues, estimates on the simplex."""
     features = reduced(public.dimension)
-    bound = WeightedRows(value_steps(public.horizon), features.dimension, balance=1.05)
+    bound = WeightedRows(value_steps(public.horizon), features.dimension, balance=BALANCE)
     regularizer = Repair(bound.balance, 0.1 if bonus_scale is None else bonus_scale, simplex=features)
     return Calibration(features, bound, regularizer, schedule)
 
@@ -69,7 +56,7 @@ def paper(
     H, d = public.horizon, public.dimension
     setting = Setting(schedule.users, H, d, failure, schedule.leaves)
     made = printed(privacy, setting)
-    regularizer = Shift(made.ridge + 2 * made.upsilon, made.beta * checked_scale(bonus_scale))
+    regularizer = Shift(made.ridge + 2 * made.upsilon, made.beta * (1.0 if bonus_scale is None else bonus_scale))
     through_tree = not isinstance(privacy, LocalDP | NoPrivacy)
     return Calibration(
         raw(d),
@@ -82,14 +69,6 @@ def paper(
         weights=1.0,
         ceiling=np.full(H, float(H)),
     )
-
-
-def checked_scale(bonus_scale: float | None) -> float:
-    """The factor of a printed width: one unless something else is asked for."""
-    scale = 1.0 if bonus_scale is None else bonus_scale
-    if not 0 <= scale < math.inf:
-        raise InvalidParameter(f"bonus_scale must not be negative, got bonus_scale={scale}")
-    return scale
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,6 +134,7 @@ class UCRLVTR(Learner):
         noise: NoiseSource | None = None,
     ) -> None:
         known_mixture(public, "UCRL-VTR")
+        check_choices(calibration, bonus_scale, failure)
         assert public.rewards is not None
         times = choose_schedule(schedule, default_schedule(calibration, episodes))
         if calibration == "tight":
@@ -177,17 +157,3 @@ class UCRLVTR(Learner):
             counter=chosen.counter,
             loss=chosen.loss,
         )
-
-
-def default_schedule(calibration: str, episodes: int) -> Schedule:
-    """A release per episode, as printed; or as few as learning needs."""
-    if calibration not in CALIBRATIONS:
-        raise InvalidParameter(f"calibration must be one of {', '.join(CALIBRATIONS)}, got calibration={calibration!r}")
-    return geometric(episodes) if calibration == "tight" else every_episode(episodes)
-
-
-def known_mixture(public: LinearMixturePublic, name: str, *, rewards: bool = True) -> None:
-    if not isinstance(public, LinearMixturePublic):
-        raise InvalidParameter(f"{name} needs a mixture of known kernels (LinearMixtureMDP.public), got {type(public).__name__}")
-    if rewards and public.rewards is None:
-        raise InvalidParameter(f"{name} needs known rewards")

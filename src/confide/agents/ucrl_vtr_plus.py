@@ -7,11 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.agents.learner import Learner, Round, choose_schedule
-from confide.agents.luyo21 import PrintedPlus, Setting, printed_plus, value_steps
-from confide.agents.ucrl_vtr import checked_scale, default_schedule, known_mixture
+from confide.agents.luyo21 import PrintedPlus, Setting, printed_plus
+from confide.agents.mixtures import BALANCE, check_choices, default_schedule, known_mixture, value_steps
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource
 from confide.planners.bonus import Width
+from confide.planners.least_squares import mean_eigenvalue
 from confide.planners.optimism import optimistic
 from confide.planners.regularizers import Repair, Shift
 from confide.planners.value_features import FeatureMap, SparseKernels, fitted, raw, reduced, sparse
@@ -72,8 +73,7 @@ class PrintedPlanning:
             ValueTargets(one, coordinates, seen, plan.values, 1 / np.sqrt(variances)),
             ValueTargets(one, coordinates, seen, plan.values**2, math.sqrt(d) / H**2),
         )
-        mean_eigenvalue = float(np.trace(Lambda[:n], axis1=1, axis2=2).mean() / d)
-        return Round((plan.policy,), statistic, signal=mean_eigenvalue if released.generation else None)
+        return Round((plan.policy,), statistic, signal=mean_eigenvalue(Lambda[:n]) if released.generation else None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,6 +161,7 @@ class UCRLVTRPlus(Learner):
         noise: NoiseSource | None = None,
     ) -> None:
         known_mixture(public, "UCRL-VTR+")
+        check_choices(calibration, bonus_scale, failure)
         times = choose_schedule(schedule, default_schedule(calibration, episodes))
         counter: Factorisation | None = None
         loss: Loss | None = None
@@ -177,12 +178,13 @@ class UCRLVTRPlus(Learner):
 
 def tight(public: LinearMixturePublic, bonus_scale: float | None = None) -> VarianceAwarePlanning:
     assert public.rewards is not None
-    features, n, balance = reduced(public.dimension), value_steps(public.horizon), 1.05
-    bound = StackedRows(n, features.dimension, balance, n, features.dimension, balance, SHARE)
-    regularizer = Repair(balance, 0.1 if bonus_scale is None else bonus_scale, simplex=features)
+    features, n = reduced(public.dimension), value_steps(public.horizon)
+    bound = StackedRows(n, features.dimension, BALANCE, n, features.dimension, BALANCE, SHARE)
+    regularizer = Repair(BALANCE, 0.1 if bonus_scale is None else bonus_scale, simplex=features)
     return VarianceAwarePlanning(public.kernels, public.rewards, features, bound, regularizer)
 
 
 def paper(public: LinearMixturePublic, constants: PrintedPlus, bonus_scale: float | None = None) -> PrintedPlanning:
     assert public.rewards is not None
-    return PrintedPlanning(public.kernels / math.sqrt(public.dimension), public.rewards, constants, checked_scale(bonus_scale))
+    scale = 1.0 if bonus_scale is None else bonus_scale
+    return PrintedPlanning(public.kernels / math.sqrt(public.dimension), public.rewards, constants, scale)

@@ -1,14 +1,12 @@
 """What all estimators share: what they ask of a log, how they pay, and the warning about a delta that promises nothing."""
 
-import hashlib
-import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
 from typing import Any, Protocol
 
 import numpy as np
 
+from confide._digest import digest
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
 from confide.mechanisms.additive import additive_noise
@@ -124,14 +122,7 @@ def publish(
 
 def question(estimator: Any, privacy: Request, log: Sequence[str]) -> str:
     """A name for one question to one log, from public things alone."""
-    digest = hashlib.sha256(json.dumps([repr(privacy), list(log)]).encode())
-    for item in fields(estimator):
-        value = getattr(estimator, item.name)
-        held = repr(value).encode()
-        if isinstance(value, np.ndarray):
-            held = f"{value.dtype.str}{value.shape}".encode() + np.ascontiguousarray(value).tobytes()
-        digest.update(item.name.encode() + b"=" + held + b";")
-    return f"{type(estimator).__name__}-{digest.hexdigest()[:20]}"
+    return f"{type(estimator).__name__}-{digest((estimator, privacy, list(log)))}"
 
 
 def check_request(privacy: Request) -> None:
