@@ -7,13 +7,11 @@ import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import Logs, Progress
+from confide.evaluation.estimator import Logs
 from confide.evaluation.linear_values import SPREAD
-from confide.evaluation.two_parts import Asker, Returns, release_in_parts, returns_within
-from confide.mechanisms.sources import NoiseSource
+from confide.evaluation.two_parts import Asker, AsksTwice, Questions, Returns
 from confide.policy import FinitePolicy, StochasticPolicy
 from confide.privacy.bounded import Array, L2Ball
-from confide.privacy.ledger import Ledger
 from confide.privacy.request import Request
 from confide.statistics.importance_weights import WeightAndWorth, WeightedReturns
 from confide.statistics.per_user import Bands, ResidualBands
@@ -22,7 +20,7 @@ BANDS = 12  # of residuals: from the worst case down to 1/2048 of it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ImportanceSampling:
+class ImportanceSampling(AsksTwice):
     """V = c + (R / users) sum of users' rho g: rho = min(clip, product of target / logged probabilities), g = (F - c)/R.
 
     Promise: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of the sum and
@@ -57,36 +55,16 @@ class ImportanceSampling:
         _ = self._returns
         object.__setattr__(self, "target", _checked(self.target, self.clip))
 
-    @property
-    def _returns(self) -> Returns:
-        return returns_within(self.discount, self.return_bound, self.centre, self.interval_share)
-
     def statistic(self) -> WeightedReturns:
         returns, target = self._returns, np.asarray(self.target)
         limits = float(self.clip), float(self.discount), returns.centre, returns.radius
         return WeightedReturns(L2Ball(1.0, 1), target, *limits, self.per_decision)
 
-    def release(
-        self,
-        logs: Logs,
-        *,
-        privacy: Request,
-        ledger: Ledger | None = None,
-        rng: np.random.Generator | None = None,
-        noise: NoiseSource | None = None,
-        progress: Progress | None = None,
-        id: str | None = None,
-    ) -> ValueEstimate:
+    def _questions(self, logs: Logs, privacy: Request) -> Questions:  # noqa: ARG002
         _check_actions(logs)
         statistic = self.statistic()
         bounds = statistic.bound, Bands(BANDS, 1)
-
-        def estimate(asker: Asker) -> ValueEstimate:
-            return self._estimate(asker, statistic)
-
-        return release_in_parts(
-            self, logs, estimate, bounds, privacy=privacy, ledger=ledger, rng=rng, noise=noise, progress=progress, id=id
-        )
+        return bounds, lambda asker: self._estimate(asker, statistic)
 
     def _estimate(self, asker: Asker, statistic: WeightedReturns) -> ValueEstimate:
         answer = asker.ask(statistic, 1 - self.interval_share, "sum of weighted returns")
@@ -100,7 +78,7 @@ class ImportanceSampling:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WeightedImportanceSampling:
+class WeightedImportanceSampling(AsksTwice):
     """V = c + R (sum of users' rho g) / (sum of users' rho), both sums released in one query; otherwise as `ImportanceSampling`.
 
     The ratio is biased by O(1/users), and varies much less: it lies within the range of returns, and what clipping takes off is taken off
@@ -122,36 +100,16 @@ class WeightedImportanceSampling:
         _ = self._returns
         object.__setattr__(self, "target", _checked(self.target, self.clip))
 
-    @property
-    def _returns(self) -> Returns:
-        return returns_within(self.discount, self.return_bound, self.centre, self.interval_share)
-
     def statistic(self) -> WeightedReturns:
         returns, target = self._returns, np.asarray(self.target)
         limits = float(self.clip), float(self.discount), returns.centre, returns.radius
         return WeightedReturns(WeightAndWorth(), target, *limits)
 
-    def release(
-        self,
-        logs: Logs,
-        *,
-        privacy: Request,
-        ledger: Ledger | None = None,
-        rng: np.random.Generator | None = None,
-        noise: NoiseSource | None = None,
-        progress: Progress | None = None,
-        id: str | None = None,
-    ) -> ValueEstimate:
+    def _questions(self, logs: Logs, privacy: Request) -> Questions:  # noqa: ARG002
         _check_actions(logs)
         statistic = self.statistic()
         bounds = statistic.bound, Bands(BANDS, 1)
-
-        def estimate(asker: Asker) -> ValueEstimate:
-            return self._estimate(asker, statistic)
-
-        return release_in_parts(
-            self, logs, estimate, bounds, privacy=privacy, ledger=ledger, rng=rng, noise=noise, progress=progress, id=id
-        )
+        return bounds, lambda asker: self._estimate(asker, statistic)
 
     def _estimate(self, asker: Asker, statistic: WeightedReturns) -> ValueEstimate:
         kappa = WeightAndWorth().balance

@@ -7,12 +7,10 @@ import numpy as np
 
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import Logs, Progress
+from confide.evaluation.estimator import Logs
 from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, solve
-from confide.evaluation.two_parts import Asker, Returns, release_in_parts, returns_within
-from confide.mechanisms.sources import NoiseSource
+from confide.evaluation.two_parts import Asker, AsksTwice, Questions
 from confide.privacy.bounded import Array, L2Ball
-from confide.privacy.ledger import Ledger
 from confide.privacy.request import Request
 from confide.statistics.per_user import Bands, ResidualBands
 from confide.statistics.temporal_sums import TemporalSums, check_radius, longest_steps
@@ -22,7 +20,7 @@ BANDS = 12  # of residuals: norms from the worst case down to 1/2048 of it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrivateLSTD:
+class PrivateLSTD(AsksTwice):
     """V(s) = c + R x_s.theta with A theta = b, A = sum w x (x - discount x')^T and b = sum w x y over steps, y the centred reward.
 
     Promise: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of (A, b) and
@@ -62,31 +60,11 @@ class PrivateLSTD:
             object.__setattr__(self, "weights", np.array(self.weights, dtype=float))
         self.statistic(coordinates(self.features, self.weights))  # checks the rest
 
-    @property
-    def _returns(self) -> Returns:
-        return returns_within(self.discount, self.return_bound, self.centre, self.interval_share)
-
-    def release(
-        self,
-        logs: Logs,
-        *,
-        privacy: Request,
-        ledger: Ledger | None = None,
-        rng: np.random.Generator | None = None,
-        noise: NoiseSource | None = None,
-        progress: Progress | None = None,
-        id: str | None = None,
-    ) -> ValueEstimate:
+    def _questions(self, logs: Logs, privacy: Request) -> Questions:  # noqa: ARG002
         where = coordinates(self.features, self.weights)
         statistic = self.statistic(where)
         bounds = statistic.bound, Bands(BANDS, where.table.shape[1])
-
-        def estimate(asker: Asker) -> ValueEstimate:
-            return self._estimate(asker, where, statistic)
-
-        return release_in_parts(
-            self, logs, estimate, bounds, privacy=privacy, ledger=ledger, rng=rng, noise=noise, progress=progress, id=id
-        )
+        return bounds, lambda asker: self._estimate(asker, where, statistic)
 
     def _estimate(self, asker: Asker, where: Coordinates, statistic: TemporalSums) -> ValueEstimate:
         answer = asker.ask(statistic, 1 - self.interval_share, "steps: sum w x (x - discount x')^T, sum w x y")

@@ -7,12 +7,10 @@ import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import Logs, Progress
+from confide.evaluation.estimator import Logs
 from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, positive_part, solve
-from confide.evaluation.two_parts import Asker, Returns, release_in_parts, returns_within
-from confide.mechanisms.sources import NoiseSource
+from confide.evaluation.two_parts import Asker, AsksTwice, Questions
 from confide.privacy.bounded import Array
-from confide.privacy.ledger import Ledger
 from confide.privacy.request import Relation, Request
 from confide.statistics.log_rows import VisitRows, VisitSums, visit_rows
 from confide.statistics.per_user import Bands, ResidualBands
@@ -22,7 +20,7 @@ _BALANCES = tuple(2.0 ** (k / 2) for k in range(-4, 7))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SufficientStatistics:
+class SufficientStatistics(AsksTwice):
     """V(s) = c + R x_s.theta, theta from A = sum w x x^T and b = sum w x g over users' first visits, g = (F - c)/R.
 
     Promise: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of (A, b) and
@@ -58,31 +56,11 @@ class SufficientStatistics:
             object.__setattr__(self, "weights", np.array(self.weights, dtype=float))
         coordinates(self.features, self.weights)  # checks both
 
-    @property
-    def _returns(self) -> Returns:
-        return returns_within(self.discount, self.return_bound, self.centre, self.interval_share)
-
-    def release(
-        self,
-        logs: Logs,
-        *,
-        privacy: Request,
-        ledger: Ledger | None = None,
-        rng: np.random.Generator | None = None,
-        noise: NoiseSource | None = None,
-        progress: Progress | None = None,
-        id: str | None = None,
-    ) -> ValueEstimate:
+    def _questions(self, logs: Logs, privacy: Request) -> Questions:  # noqa: ARG002
         where = coordinates(self.features, self.weights)
         statistic = self.statistic(where, Relation(privacy.relation))
         bounds = statistic.bound, Bands(BANDS, where.table.shape[1])
-
-        def estimate(asker: Asker) -> ValueEstimate:
-            return self._estimate(asker, where, statistic)
-
-        return release_in_parts(
-            self, logs, estimate, bounds, privacy=privacy, ledger=ledger, rng=rng, noise=noise, progress=progress, id=id
-        )
+        return bounds, lambda asker: self._estimate(asker, where, statistic)
 
     def _estimate(self, asker: Asker, where: Coordinates, statistic: VisitSums) -> ValueEstimate:
         bound = statistic.bound

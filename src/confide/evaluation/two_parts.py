@@ -1,9 +1,9 @@
 """Two questions to one log on one budget: first the estimate, then how far sampling may have moved it."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -122,27 +122,46 @@ def returns_within(discount: float, return_bound: float, centre: float | None, i
     return Returns(return_bound / 2 if centre is None else float(centre), return_bound / 2)
 
 
-def release_in_parts(
-    estimator: Any,
-    logs: Logs,
-    estimate: Callable[[Asker], ValueEstimate],
-    bounds: Sequence[Bound],
-    *,
-    privacy: Request,
-    ledger: Ledger | None,
-    rng: np.random.Generator | None,
-    noise: NoiseSource | None,
-    progress: Progress | None,
-    id: str | None,
-) -> ValueEstimate:
-    """`publish`, for an estimate that asks the log more than once: charged once, for all parts together."""
-    check_request(privacy)
-    source = source_of(rng, noise, privacy)
-    for bound in bounds:
-        check_noise(bound, privacy, source)
-    loss = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
+Questions = tuple[Sequence[Bound], Callable[[Asker], ValueEstimate]]
 
-    def make() -> ValueEstimate:
-        return estimate(Asker(logs, privacy=privacy, source=source, progress=progress))
 
-    return publish(estimator, logs, make, privacy=privacy, loss=loss, ledger=ledger, id=id)
+class AsksTwice(ABC):
+    """An estimator that asks the log once for the estimate and once for how far sampling may have moved it: charged once, for both."""
+
+    __slots__ = ()
+    discount: float
+    return_bound: float
+    centre: float | None
+    interval_share: float
+
+    @property
+    def _returns(self) -> Returns:
+        return returns_within(self.discount, self.return_bound, self.centre, self.interval_share)
+
+    @abstractmethod
+    def _questions(self, logs: Logs, privacy: Request) -> Questions:
+        """The bounds of what will be asked, and the asking; whatever can be refused without the data is refused here."""
+
+    def release(
+        self,
+        logs: Logs,
+        *,
+        privacy: Request,
+        ledger: Ledger | None = None,
+        rng: np.random.Generator | None = None,
+        noise: NoiseSource | None = None,
+        progress: Progress | None = None,
+        id: str | None = None,
+    ) -> ValueEstimate:
+        """As of every estimator: the ledger is charged, the log is read, the answer is stored."""
+        check_request(privacy)
+        bounds, estimate = self._questions(logs, privacy)
+        source = source_of(rng, noise, privacy)
+        for bound in bounds:
+            check_noise(bound, privacy, source)
+        loss = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
+
+        def make() -> ValueEstimate:
+            return estimate(Asker(logs, privacy=privacy, source=source, progress=progress))
+
+        return publish(self, logs, make, privacy=privacy, loss=loss, ledger=ledger, id=id)
