@@ -52,7 +52,7 @@ def bare_scan(path):
 
 
 def confide_sums(path):
-    total = open_logs(path).total(RETURNS, workers=1)
+    total = open_logs(path).on("local", workers=1).total(RETURNS)
     counts, sums, _ = RETURNS.bound.unpack(total.values)
     return counts, sums * RETURNS.radius + counts * RETURNS.centre
 

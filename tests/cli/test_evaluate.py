@@ -198,13 +198,13 @@ def test_every_estimator(log, call, name):
     found = made(call, log, *ASK, "--estimator", name, *more.get(name, []), "--out", "out")
     assert len(found["values"]) == STATES
     said = {line["about"]: line["text"] for line in found["said"]}
-    assert found["promise"]["source"] == ("secure" if ESTIMATORS[name].secure else "fast")
+    assert found["promise"]["source"] == ("secure" if ESTIMATORS[name].noise == "gaussian" else "fast")
     if name in ("dp-lsw", "dp-lsl"):
         assert said["noise"].startswith("FAST, because noise on smooth sensitivity")
         assert said["error bars"].startswith("none: the size of this noise depends on the data")
     if name == "subsample":
         assert said["error bars"].startswith("none: nothing that was published")
-    assert (found["low"] is None) == (not ESTIMATORS[name].secure)
+    assert (found["low"] is None) == (ESTIMATORS[name].noise != "gaussian")
 
 
 def test_features_are_components_of_counts_and_sums(log, call):
@@ -229,7 +229,7 @@ def test_features_are_components_of_counts_and_sums(log, call):
         (["--features", "none.npy"], "cannot read the features in none.npy: No such file"),
         (["--target", "log.parquet"], "counts-and-sums takes no --target"),
         (["--estimator", "importance-sampling", "--target", "log.parquet"], "log.parquet is not a saved policy"),
-        (["--visits", "7"], "visits must be at most states=6, got visits=7"),
+        (["--visits", "0"], "'--visits': Input should be greater"),
         (["--ledger", "none.sqlite"], "confide ledger init"),
         (["--relation", "cousin"], 'relation must be "null" or "replace"'),
         (["--state", "cluster"], "log.parquet: column 'cluster' is missing"),

@@ -63,12 +63,12 @@ def run(backend, who_am_i, who, kill):
     reader.PART = 1
     logs = open_logs(sys.argv[1])
     assert len(logs.parts) == 10
-    expected = logs.total(statistic, workers=1)
-    total = logs.total(Slow(statistic, who_am_i, who), backend=backend, progress=killing(kill))
+    expected = logs.on("local", workers=1).total(statistic)
+    total = logs.on(backend).total(Slow(statistic, who_am_i, who), progress=killing(kill))
     assert total.values.tobytes() == expected.values.tobytes() and total.users == expected.users
     assert (marks / "killed").exists() and ended() >= 10  # what was held was begun again
     try:
-        logs.total(Fails(statistic, who_am_i, who), backend=backend)
+        logs.on(backend).total(Fails(statistic, who_am_i, who))
     except Exception as error:
         assert type(error).__name__ == "LogError" and "secret" not in str(error) and "ValueError" in str(error), repr(error)
     else:

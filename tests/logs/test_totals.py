@@ -36,9 +36,8 @@ def test_same_bits_however_it_is_cut(folder, monkeypatch):
     for part, workers in ((10**9, 1), (1, 1), (5000, 2)):
         monkeypatch.setattr(reader, "PART", part)
         seen = []
-        total = open_logs(path, max_trajectories=2).total(
-            RETURNS, workers=workers, progress=lambda *at, seen=seen: seen.append(at)
-        )
+        log = open_logs(path, max_trajectories=2).on("local", workers=workers)
+        total = log.total(RETURNS, progress=lambda *at, seen=seen: seen.append(at))
         assert total.values.tobytes() == expected.values.tobytes()
         assert total.users == 3000
         parts = len(open_logs(path).parts)
@@ -51,7 +50,7 @@ def test_blocks_in_memory_are_parts(rng):
     logs = in_memory(blocks, max_trajectories=2)
     assert (len(logs.parts), logs.assumptions) == (2, ())
     expected = RETURNS.contribution(blocks[0]) + RETURNS.contribution(blocks[2])
-    assert logs.total(RETURNS, workers=2).values.tobytes() == expected.values.tobytes()
+    assert logs.on("local", workers=2).total(RETURNS).values.tobytes() == expected.values.tobytes()
 
 
 def test_nobody(save):
@@ -63,9 +62,9 @@ def test_nobody(save):
 def test_parameters(folder):
     logs = open_logs(folder / "b.parquet")
     with pytest.raises(InvalidParameter, match="backend must be one of local, ray, dask"):
-        logs.total(RETURNS, backend="spark")
+        logs.on("spark")
     with pytest.raises(InvalidParameter, match="workers"):
-        logs.total(RETURNS, workers=0)
+        logs.on("local", workers=0)
     with pytest.raises(InvalidParameter, match="states"):
         logs.check(states=0)
 
@@ -82,7 +81,7 @@ def test_a_statistic_that_fails(folder, monkeypatch, workers):
     with pytest.raises(
         LogError, match=r"the statistic failed with a KeyError in contribution \(.*test_totals.py, line \d+\)$"
     ) as caught:
-        open_logs(folder / "b.parquet").total(Fails(), workers=workers)
+        open_logs(folder / "b.parquet").on("local", workers=workers).total(Fails())
     assert "secret" not in str(caught.value)
     assert caught.value.__context__ is None
 

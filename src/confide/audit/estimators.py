@@ -11,7 +11,6 @@ from confide.audit.subjects import Scaled, copies, make_source, smuggled
 from confide.evaluation.counts_and_sums import CountsAndSums
 from confide.evaluation.dp_lsl import DPLSL
 from confide.evaluation.dp_lsw import DPLSW
-from confide.evaluation.estimator import noised
 from confide.evaluation.importance_sampling import ImportanceSampling, WeightedImportanceSampling
 from confide.evaluation.lstd import PrivateLSTD
 from confide.evaluation.smooth_release import exact_sums
@@ -21,6 +20,7 @@ from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array, Bounded
 from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import CentralDP
+from confide.privatizers import release_once
 from confide.trajectory import LoggedUsers
 
 _FEW, _MANY = (
@@ -76,7 +76,9 @@ class CountsAndSumsSubject:
         source, log = make_source(self.source, self.twin, rng), SmallLog(world, _FEW, self.twin == "clip")
         statistic, draws = CountsAndSums(states=_FEW).statistic(pure=self.privacy.delta == 0), range(copies(self.twin))
         total = log.total(statistic)
-        return np.stack([np.concatenate([noised(total, self.privacy, source)[0].values for _ in draws]) for _ in range(runs)])
+        return np.stack(
+            [np.concatenate([release_once(total, privacy=self.privacy, noise=source).values for _ in draws]) for _ in range(runs)]
+        )
 
     def score(self) -> Score | None:
         """The likelihood ratio; under a shared draw whatever is found."""

@@ -36,11 +36,9 @@ if TYPE_CHECKING:
     from confide.evaluation import ValueEstimate
     from confide.evaluation.catalogue import Noise
     from confide.logs import Logs
-    from confide.privacy.bounded import Bounded
     from confide.privacy.ledger import Account, Ledger
     from confide.privacy.request import Request
     from confide.report.values import Shown
-    from confide.trajectory import LoggedUsers
 
 _ROWS = 15  # of the table on a terminal
 
@@ -107,6 +105,7 @@ def evaluate(
 ) -> None:
     """Estimate what states are worth from a log, so that no user in it can be told from the estimate."""
     from confide.evaluation.catalogue import make_estimator, noise_for
+    from confide.logs.backends import check_backend
 
     options = {"visits": visits, "shrink": shrink, "features": features, "prior_std": prior_std, "centre": centre, "ridge": ridge}
     options |= {"calibration": calibration, "target": target, "clip": clip, "per_decision": per_decision or None}
@@ -114,7 +113,7 @@ def evaluate(
     made = make_estimator(estimator, states=states, discount=discount, return_bound=return_bound, **options)
     privacy = promise_of(epsilon, delta, relation, no_privacy)
     noise = noise_for(estimator, source, seed, no_privacy)
-    _check_backend(backend)
+    check_backend(backend, workers)
     if not 0 < level < 1:
         raise typer.BadParameter(f"level must be in (0, 1), got level={level}")
     layout: dict[str, Any] = {
@@ -157,42 +156,6 @@ class Question:
         return f"{self.name} {asked}" if self.name else asked  # a name never stands for two questions
 
 
-@dataclass(frozen=True, slots=True)
-class _Elsewhere:
-    """A log that is added up by the backend and the workers that were asked for."""
-
-    logs: "Logs"
-    backend: str
-    workers: int | None
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        return self.logs.assumptions
-
-    @property
-    def max_trajectories(self) -> int:
-        return self.logs.max_trajectories
-
-    def blocks(self) -> "Iterator[LoggedUsers]":
-        return self.logs.blocks()
-
-    def total(self, statistic: Any, *, progress: Any = None) -> "Bounded":
-        return self.logs.total(statistic, backend=self.backend, workers=self.workers, progress=progress)
-
-
-def _check_backend(backend: str) -> None:
-    """Before anything is paid."""
-    from importlib.util import find_spec
-
-    from confide.errors import InvalidParameter, MissingExtra
-    from confide.logs.backends import BACKENDS
-
-    if backend not in BACKENDS:
-        raise InvalidParameter(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    if backend != "local" and find_spec({"ray": "ray", "dask": "distributed"}[backend]) is None:
-        raise MissingExtra(f"--backend {backend} needs more: pip install 'confide[cluster]'")
-
-
 def _released(
     asked: Question, path: Path | None, out: Path | None, backend: str, workers: int | None, quiet: bool
 ) -> "tuple[ValueEstimate, str, list[str]]":
@@ -214,10 +177,9 @@ def _released(
     logs = open_logs(asked.files, **asked.layout)
     if not logs.parts:
         raise LogError("the log is empty: there is no row in it")
-    where = _Elsewhere(logs, backend, workers)
     with _progress(logs, entry_of(asked.estimator).reads, quiet) as progress, _without_delta_warning():
         estimate = asked.made.release(
-            where,
+            logs.on(backend, workers=workers),
             privacy=asked.privacy,
             ledger=ledger,
             noise=secure,
@@ -234,10 +196,9 @@ def _released(
 def _afford(ledger: "Ledger", asked: Question) -> None:
     """Refuse what the ledger does not cover, and say what it would."""
     from confide.errors import BudgetExceeded
-    from confide.evaluation.catalogue import loss_of
     from confide.privacy.loss import GaussianDP
 
-    account, loss = ledger.account, loss_of(asked.estimator, asked.privacy)
+    account, loss = ledger.account, asked.made.loss(asked.privacy)
     try:
         account.admit(loss)
     except BudgetExceeded:
@@ -327,9 +288,9 @@ def _shown(asked: Question, estimate: "ValueEstimate", paid: str, level: float) 
 
     made, caps = asked.made, asked.layout
     one = "target" in entry_of(asked.estimator).takes
-    visits = getattr(made, "visits", None)
-    first = "" if visits is None else f"; of each the first {visits} different states count"
-    if visits is not None and visits < len(estimate.values):
+    visits, states = getattr(made, "visits", None), len(estimate.values)
+    first = "" if visits is None else f"; of each the first {min(visits, states)} different states count"
+    if visits is not None and visits < states:
         first += ", and values and error bars are about those visits"
     counted = f"{caps['max_trajectories']} of a user's trajectories, {caps['max_steps']:,} steps of each{first}"
     if asked.layout["action"] is not None and hasattr(made, "clip"):

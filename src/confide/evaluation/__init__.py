@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 from confide._lazy import lazy
 
 if TYPE_CHECKING:
+    from confide.evaluation.asker import DeltaWarning, Logs, delta_warning
     from confide.evaluation.counts_and_sums import CountsAndSums
     from confide.evaluation.dp_lsl import DPLSL, LSL
     from confide.evaluation.dp_lsw import DPLSW, LSW
     from confide.evaluation.estimate import ValueEstimate
-    from confide.evaluation.estimator import DeltaWarning, Estimator, Logs, delta_warning
+    from confide.evaluation.estimator import Estimator
     from confide.evaluation.importance_sampling import ImportanceSampling, WeightedImportanceSampling
     from confide.evaluation.lstd import PrivateLSTD
     from confide.evaluation.plan import Plan
@@ -44,12 +45,12 @@ __getattr__ = lazy(
         "CountsAndSums": "counts_and_sums",
         "DPLSL": "dp_lsl",
         "DPLSW": "dp_lsw",
-        "DeltaWarning": "estimator",
+        "DeltaWarning": "asker",
         "Estimator": "estimator",
         "ImportanceSampling": "importance_sampling",
         "LSL": "dp_lsl",
         "LSW": "dp_lsw",
-        "Logs": "estimator",
+        "Logs": "asker",
         "Plan": "plan",
         "PrivateLSTD": "lstd",
         "Proposal": "proposal",
@@ -57,7 +58,7 @@ __getattr__ = lazy(
         "SufficientStatistics": "sufficient_statistics",
         "ValueEstimate": "estimate",
         "WeightedImportanceSampling": "importance_sampling",
-        "delta_warning": "estimator",
+        "delta_warning": "asker",
         "propose": "proposal",
     },
 )

@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from confide.privacy.loss import Loss
-    from confide.privacy.request import Request
-
-USUAL_VISITS = 20  # different states of a trajectory that count, where nothing was said
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -29,8 +24,7 @@ class Entry:
     takes: tuple[str, ...]  # parameters of the class, under their names on the command line
     needs: tuple[str, ...] = ()  # those of them that have no default
     called: tuple[tuple[str, str], ...] = ()  # where the class calls a parameter otherwise
-    secure: bool = True  # whether it can take secure noise
-    noise: str = "gaussian"  # gaussian (Laplace at delta = 0) | smooth | none: which loss it is charged
+    noise: str = "gaussian"  # gaussian (Laplace at delta = 0), fast or secure | smooth | none
     reads: int = 1  # how often it reads the log
 
 
@@ -47,7 +41,6 @@ ESTIMATORS = {
         "least squares on average returns, noise on smooth sensitivity [Balle16]",
         ("states", "features", "calibration"),
         needs=("states",),
-        secure=False,
         noise="smooth",
     ),
     "dp-lsl": Entry(
@@ -55,7 +48,6 @@ ESTIMATORS = {
         "ridge regression on returns, noise on smooth sensitivity [Balle16]",
         ("states", "features", "ridge", "calibration"),
         needs=("states", "ridge"),
-        secure=False,
         noise="smooth",
     ),
     "sufficient-statistics": Entry(
@@ -91,7 +83,6 @@ ESTIMATORS = {
         "a few users chosen at random, published as they are: the baseline that others must beat",
         ("states",),
         needs=("states",),
-        secure=False,
         noise="none",
     ),
 }
@@ -109,15 +100,12 @@ def make_estimator(name: str, *, states: int, discount: float, return_bound: flo
     """The estimator of that name. Options that are None are left to it; one that it does not take is refused. Both are public:
 
     `features` are a table [s, d] or its file, `target` probabilities [h, s, a] or the file of a policy.
-    `visits` is USUAL_VISITS where it is not given, or all states if there are fewer: noise grows with its square root.
     """
     entry = entry_of(name)
     given = {key: value for key, value in options.items() if value is not None}
     unknown = [key for key in given if key not in entry.takes]
     if unknown:
         raise InvalidParameter(f"{name} takes no {_option(unknown[0])}")
-    if "visits" in entry.takes:
-        given.setdefault("visits", min(USUAL_VISITS, states))
     if "states" in entry.takes:
         given["states"] = states
     missing = [key for key in entry.needs if key not in given]
@@ -133,18 +121,6 @@ def make_estimator(name: str, *, states: int, discount: float, return_bound: flo
     return _load(entry)(
         discount=discount, return_bound=return_bound, **{renamed.get(key, key): value for key, value in given.items()}
     )
-
-
-def loss_of(name: str, privacy: "Request") -> "Loss":
-    """What a release by that estimator is charged: known before the log is touched."""
-    from confide.privacy.loss import ApproxDP, loss_for
-
-    match entry_of(name).noise:
-        case "smooth":
-            return ApproxDP(privacy.epsilon, privacy.delta)
-        case "none":
-            return ApproxDP(0.0, privacy.delta)
-    return loss_for(privacy)
 
 
 def _check_states(given: dict[str, Any], states: int) -> None:
@@ -212,9 +188,9 @@ def noise_for(estimator: str, source: str | None, seed: int | None, no_privacy: 
         raise InvalidParameter("--seed is for --source fast: noise that can be reproduced can be subtracted")
     if no_privacy:
         return Noise("none", "none", seed)
-    if source == "secure" and not entry.secure:
+    if source == "secure" and entry.noise in _CANNOT:
         raise InvalidParameter(f"{estimator} takes no secure noise: {_CANNOT[entry.noise]}; counts-and-sums takes it")
-    if not entry.secure:
+    if entry.noise in _CANNOT:
         return Noise("fast", f"{_CANNOT[entry.noise]}.", seed)
     if source == "fast":
         return Noise("fast", "FAST, as asked for: good for simulation. Real people's data deserve secure noise.", seed)

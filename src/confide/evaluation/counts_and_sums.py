@@ -1,37 +1,30 @@
 """Noisy counts and sums of first-visit returns, then shrinkage: one Gaussian query for all states together."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
+from confide.evaluation.asker import Asker, Logs, Progress
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import (
-    Logs,
-    Progress,
-    check_noise,
-    check_request,
-    delta_warning,
-    noised,
-    publish,
-    said,
-    source_of,
-)
+from confide.evaluation.estimator import Estimator, check_noise, check_request
 from confide.evaluation.plan import Plan, Population, rehearsed, shares_of, shares_or_uniform
 from confide.evaluation.shrinkage import Ratios, Shrunk, empirical_bayes, fixed, standardised
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Array, Released
-from confide.privacy.certificate import Certificate, certify
-from confide.privacy.ledger import Ledger
-from confide.privacy.loss import NO_PRIVACY, GaussianDP, loss_for
+from confide.privacy.certificate import Certificate
+from confide.privacy.loss import GaussianDP, loss_for
 from confide.privacy.request import NoPrivacy, Relation, Request
 from confide.statistics.first_visits import FirstVisitReturns, FirstVisits
 
+USUAL_VISITS = 20  # noise grows with the root of it, and later states of a long trajectory are earlier ones of another
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class CountsAndSums:
+class CountsAndSums(Estimator):
     """The value of every state, from one noisy vector of counts n_s and sums of scaled returns g = (F - centre)/R, R = return_bound/2.
 
     Promise: the whole estimate is what `privacy` asks for, for each user with all trajectories up to the log's cap; also for rewards and
@@ -42,17 +35,17 @@ class CountsAndSums:
 
     `visits` = K keeps the first K different states of a trajectory (all, if None): noise grows with sqrt(K). Values are about the visits
     that count, which is the same as all visits unless returns from a state depend on when it is reached, as in a log that is cut at a
-    horizon. Returns are taken to be in
-    [0, return_bound], or in centre +- return_bound/2, and clipped. `shrink`: "fixed" towards the centre, as if values were
-    normal with standard deviation `prior_std` return_bound around it; "empirical-bayes" towards a mean, and `components` [states, k] that
-    are public, with weights and spread read off the release. `second_moments` releases the sums of g^2, too, in the same query: intervals
-    become narrow where returns vary little, and the noise of the counts grows by 15 % (by 4 % if all states count).
+    horizon. Returns are taken to be in [0, return_bound], or in centre +- return_bound/2, and clipped. `shrink`: "fixed" towards the
+    centre, as if values were normal with standard deviation `prior_std` return_bound around it; "empirical-bayes" towards a mean, and
+    `components` [states, k] that are public, with weights and spread read off the release. `second_moments` releases the sums of g^2, too,
+    in the same query: intervals become narrow where returns vary little, and the noise of the counts grows by 15 % (by 4 % if all states
+    count).
     """
 
     states: int
     discount: float = 1.0
     return_bound: float = 1.0
-    visits: int | None = None
+    visits: int | None = USUAL_VISITS
     shrink: str = "fixed"
     components: Array | None = None
     prior_std: float = 0.3
@@ -71,7 +64,7 @@ class CountsAndSums:
 
     def statistic(self, trajectories: int = 1, *, pure: bool = False) -> FirstVisitReturns:
         """What is added up over users. h is the largest that does not raise the L2 sensitivity (see `FirstVisits`); 1 for Laplace noise."""
-        K = self.states if self.visits is None else self.visits
+        K = self.states if self.visits is None else min(self.visits, self.states)
         kappa = 1.0 if self.second_moments else 0.0
         balance = math.sqrt((3 if self.states == K else 1) - kappa**2 / 4)
         bound = FirstVisits(self.states, K, trajectories, 1.0 if pure else balance, kappa)
@@ -81,35 +74,18 @@ class CountsAndSums:
     def _centre(self) -> float:
         return self.return_bound / 2 if self.centre is None else self.centre
 
-    def release(
-        self,
-        logs: Logs,
-        *,
-        privacy: Request,
-        ledger: Ledger | None = None,
-        rng: np.random.Generator | None = None,
-        noise: NoiseSource | None = None,
-        progress: Progress | None = None,
-        id: str | None = None,
-    ) -> ValueEstimate:
-        """Read the log once, add noise once. The same question to the same ledger is answered from there, and costs nothing."""
-        check_request(privacy)
-        statistic, source = (
-            self.statistic(getattr(logs, "max_trajectories", 1), pure=is_pure(privacy)),
-            source_of(rng, noise, privacy),
-        )
+    def _prepare(
+        self, logs: Logs, privacy: Request, source: NoiseSource, progress: Progress | None
+    ) -> Callable[[], ValueEstimate]:
+        statistic = self.statistic(getattr(logs, "max_trajectories", 1), pure=is_pure(privacy))
         check_noise(statistic.bound, privacy, source)
 
         def make() -> ValueEstimate:
-            total = logs.total(statistic, progress=progress)
-            delta_warning(total.users, privacy.delta)
-            released, mechanism = noised(total, privacy, source)
-            subject = f"values of {self.states} states by counts and sums"
-            certificate = certify(released.guarantee, [mechanism], subject=subject, assumptions=said(logs, privacy))
-            return self._estimate(released, statistic.bound, certificate)
+            asker = Asker(logs, privacy=privacy, source=source, progress=progress)
+            answer = asker.ask(statistic, 1.0, "first visits: counts and sums of returns")
+            return self._estimate(answer.released, statistic.bound, asker.certificate(f"values of {self.states} states"))
 
-        loss = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
-        return publish(self, logs, make, privacy=privacy, loss=loss, ledger=ledger, id=id)
+        return make
 
     def _estimate(self, released: Released, bound: FirstVisits, certificate: Certificate) -> ValueEstimate:
         counts, sums, squares = bound.unpack(released.values)

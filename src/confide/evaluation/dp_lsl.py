@@ -6,25 +6,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from confide.errors import InvalidParameter
+from confide.evaluation.asker import Logs, Progress
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import Logs, Progress
 from confide.evaluation.smooth_release import (
+    LinearMonteCarlo,
+    SmoothEstimator,
     check_calibration,
     check_no_privacy,
     concave_maximum,
     feature_matrix,
     positive_weights,
     release_exactly,
-    release_smoothly,
 )
-from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Array
-from confide.privacy.ledger import Ledger
-from confide.privacy.request import NoPrivacy, Request
+from confide.privacy.request import NoPrivacy
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _RidgeFit:
+class _RidgeFit(LinearMonteCarlo):
     """theta = argmin sum over visits rho_s (F - phi_s theta)^2 + (lambda/2) ||theta||^2 [Balle16, (11)-(12), times m].
 
     `weights` rho [s] are public and in (0, 1] (1, if None), `ridge` lambda is public, `features` Phi [s, d] public (the identity, if None).
@@ -92,7 +91,7 @@ class LSL(_RidgeFit):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class DPLSL(_RidgeFit):
+class DPLSL(_RidgeFit, SmoothEstimator):
     """LSL plus Gaussian noise on smooth sensitivity.
 
     Promise: (epsilon, delta)-DP for replacing one user, of whom the first trajectory counts; in real arithmetic. Returns are clipped to
@@ -112,19 +111,3 @@ class DPLSL(_RidgeFit):
         least = self._norm**2 * float(positive_weights(self.weights, self.states, "weights").max())
         if self.calibration == "paper" and self.ridge <= least:
             raise InvalidParameter(f"[Balle16, Alg. 2] needs ridge > ||Phi||^2 ||rho||_inf = {least:g}, got ridge={self.ridge:g}")
-
-    def release(
-        self,
-        logs: Logs,
-        *,
-        privacy: Request,
-        ledger: Ledger | None = None,
-        rng: np.random.Generator | None = None,
-        noise: NoiseSource | None = None,
-        progress: Progress | None = None,
-        id: str | None = None,
-    ) -> ValueEstimate:
-        """With `NoPrivacy` this is LSL. `rng` seeds the noise; without it the noise is fast noise from the system's entropy."""
-        return release_smoothly(
-            self, logs, privacy, self.calibration, ledger=ledger, rng=rng, noise=noise, progress=progress, id=id
-        )

@@ -4,24 +4,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from confide.evaluation.asker import Logs, Progress
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import Logs, Progress
 from confide.evaluation.smooth_release import (
+    LinearMonteCarlo,
+    SmoothEstimator,
     check_calibration,
     check_no_privacy,
     feature_matrix,
     positive_weights,
     release_exactly,
-    release_smoothly,
 )
-from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Array
-from confide.privacy.ledger import Ledger
-from confide.privacy.request import NoPrivacy, Request
+from confide.privacy.request import NoPrivacy
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _WeightedFit:
+class _WeightedFit(LinearMonteCarlo):
     """theta = argmin sum_s w_s (F_s - phi_s theta)^2, F_s the average first-visit return [Balle16, (7)-(9)].
 
     `weights` w [s] are public and positive (1, if None), `features` Phi [s, d] public (the identity, if None). A state that nobody visits
@@ -72,7 +71,7 @@ class LSW(_WeightedFit):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class DPLSW(_WeightedFit):
+class DPLSW(_WeightedFit, SmoothEstimator):
     """LSW plus Gaussian noise on smooth sensitivity.
 
     Promise: (epsilon, delta)-DP for replacing one user, of whom the first trajectory counts; in real arithmetic. Returns are clipped to
@@ -89,19 +88,3 @@ class DPLSW(_WeightedFit):
     def __post_init__(self) -> None:
         _WeightedFit.__post_init__(self)
         check_calibration(self.calibration)
-
-    def release(
-        self,
-        logs: Logs,
-        *,
-        privacy: Request,
-        ledger: Ledger | None = None,
-        rng: np.random.Generator | None = None,
-        noise: NoiseSource | None = None,
-        progress: Progress | None = None,
-        id: str | None = None,
-    ) -> ValueEstimate:
-        """With `NoPrivacy` this is LSW. `rng` seeds the noise; without it the noise is fast noise from the system's entropy."""
-        return release_smoothly(
-            self, logs, privacy, self.calibration, ledger=ledger, rng=rng, noise=noise, progress=progress, id=id
-        )

@@ -1,48 +1,29 @@
-"""What all estimators share: what they ask of a log, how they pay, and the warning about a delta that promises nothing."""
+"""What all estimators share: how they are asked, how they pay, and what is refused before anything is paid."""
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from confide._digest import digest
 from confide.errors import InvalidParameter
+from confide.evaluation.asker import Logs, Progress
 from confide.evaluation.estimate import ValueEstimate
 from confide.mechanisms.additive import additive_noise
-from confide.mechanisms.counters import Counter, Exact
+from confide.mechanisms.counters import Exact
 from confide.mechanisms.sources import FastSource, NoiseSource, noise_source
-from confide.privacy.bounded import Bound, Bounded, Released
-from confide.privacy.certificate import Mechanism
+from confide.privacy.bounded import Bound
 from confide.privacy.ledger import Ledger
 from confide.privacy.loss import NO_PRIVACY, Loss, loss_for
 from confide.privacy.request import CentralDP, NoPrivacy, Relation, Request
-from confide.trajectory import LoggedUsers
-
-Progress = Callable[..., None]
 
 
-class Statistic(Protocol):
-    """Turns whole users into one bounded contribution; picklable, so that partitions of a log can be added up anywhere."""
+class Estimator(ABC):
+    """An estimator holds public parameters only; the log is touched by `release`, and after the ledger has agreed."""
 
-    def contribution(self, users: LoggedUsers) -> Bounded: ...
-
-
-class Logs(Protocol):
-    """Logged users, as `confide.logs.open` gives them."""
-
-    @property
-    def assumptions(self) -> Sequence[str]: ...
-
-    def total(self, statistic: Any, *, progress: Any = None) -> Bounded:
-        """The sum of the statistic over all users."""
-
-    def blocks(self) -> Iterator[LoggedUsers]:
-        """All users once, whole, in order. PRIVATE."""
-
-
-class Estimator(Protocol):
-    """An estimator holds public parameters only; the log is touched by `release`, once, and after the ledger has agreed."""
+    __slots__ = ()
+    discrete: ClassVar[bool] = True  # whether it can take secure noise, which is on a lattice
 
     def release(
         self,
@@ -54,25 +35,25 @@ class Estimator(Protocol):
         noise: NoiseSource | None = None,
         progress: Progress | None = None,
         id: str | None = None,
-    ) -> ValueEstimate: ...
+    ) -> ValueEstimate:
+        """The estimate, charged to the ledger once: the same question to the same log is answered from there, and costs nothing.
 
+        `rng` seeds fast noise, for simulation; `noise` is a source; with neither the noise is secure, where it can be. `id` asks anew.
+        """
+        check_request(privacy)
+        source = source_of(rng, noise, privacy, continuous=not self.discrete)
+        make = self._prepare(logs, privacy, source, progress)
+        return publish(self, logs, make, privacy=privacy, loss=self.loss(privacy), ledger=ledger, id=id)
 
-class DeltaWarning(UserWarning):
-    """delta is so large that publishing some users' records outright would keep the promise."""
+    def loss(self, privacy: Request) -> Loss:
+        """What a release is charged: known before the log is touched."""
+        return NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
 
-
-def delta_warning(users: int, delta: float) -> None:
-    """Warn where delta >= 1/users: to publish each record with probability delta is (0, delta)-DP, and somebody's record would go.
-
-    The number of users is public under `replace`, whose neighbours have equally many; `Subsample` is that publication as a baseline.
-    """
-    if users >= 1 and delta * users >= 1:
-        warnings.warn(
-            f"delta={delta:g} is not below 1/{users}, one over the number of users: publishing {delta * users:.3g} records as they are "
-            "would keep the same promise; use a smaller delta",
-            DeltaWarning,
-            stacklevel=3,
-        )
+    @abstractmethod
+    def _prepare(
+        self, logs: Logs, privacy: Request, source: NoiseSource, progress: Progress | None
+    ) -> Callable[[], ValueEstimate]:
+        """Refuse whatever can be refused without the data; what is returned reads them."""
 
 
 def source_of(
@@ -135,18 +116,3 @@ def check_noise(bound: Bound, privacy: Request, source: NoiseSource) -> None:
     """Raise now, before anything is paid or read, where this noise cannot be drawn for this bound."""
     loss = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
     additive_noise(bound, loss, Relation(privacy.relation), Exact(1), discrete=source.discrete, users=1)
-
-
-def noised(total: Bounded, privacy: Request, source: NoiseSource) -> tuple[Released, Mechanism]:
-    """One sum over users, noised once, as in `release_once`, with what a certificate says of it."""
-    loss = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
-    counter = Counter(total.bound, Exact(1), loss=loss, request=privacy, users=max(total.users, 1), noise=source)
-    counter.absorb(total)
-    return counter.release(), counter.mechanism()
-
-
-def said(logs: Logs, privacy: Request) -> list[str]:
-    """What a certificate assumes on top of the standing assumptions."""
-    ids = "Users' ids, their order and the files they stand in are public; a user who contributes nothing keeps its place."
-    public = [] if isinstance(privacy, NoPrivacy) else ["The number of users in the log is public.", ids]
-    return [*logs.assumptions, *public]

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
+from confide.evaluation.asker import Asker, Logs
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import Logs
 from confide.evaluation.linear_values import SPREAD
-from confide.evaluation.two_parts import Asker, AsksTwice, Questions, Returns
+from confide.evaluation.two_parts import AsksTwice, Questions, Returns
 from confide.policy import FinitePolicy, StochasticPolicy
 from confide.privacy.bounded import Array, L2Ball
 from confide.privacy.request import Request

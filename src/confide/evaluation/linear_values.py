@@ -4,19 +4,21 @@ Values are (V - c)/R = x_s.theta in public coordinates x [s, d] in which theta h
 where noise drowns the data, and intervals say so. All of this is post-processing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
+from confide.evaluation.asker import Asker
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.two_parts import Asker, Returns
+from confide.evaluation.two_parts import Returns
 from confide.privacy.bounded import Array
 
 SPREAD = 0.6  # prior standard deviation of (V - c)/R
 _RANK = 1e-9  # relative: directions of features below this are taken to be redundant
+_BLOCK = 2**22  # numbers of a block
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,3 +131,10 @@ def variances(table: Array, matrix: Array) -> Array:
     """x^T M x for every state, at least zero: M may be an unbiased estimate that is not PSD."""
     result: Array = np.maximum(np.einsum("si,ij,sj->s", table, matrix, table), 0.0)
     return result
+
+
+def residual_gain(unpack: Callable[[Array], tuple[Array, Array]], size: int, theta: Array) -> Array:
+    """The residual b - A theta of a row of statistics is linear in the row: the matrix [size, d] of that map, a block of rows at a time."""
+    step = max(1, _BLOCK // len(theta) ** 2)
+    blocks = (np.eye(min(step, size - start), size, start) for start in range(0, size, step))
+    return np.concatenate([b - A @ theta for A, b in map(unpack, blocks)])

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from confide.errors import InvalidParameter
+from confide.evaluation.asker import Asker, Logs
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import Logs
-from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, solve
-from confide.evaluation.two_parts import Asker, AsksTwice, Questions
+from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, residual_gain, solve
+from confide.evaluation.two_parts import AsksTwice, Questions
 from confide.privacy.bounded import Array, L2Ball
 from confide.privacy.request import Request
 from confide.statistics.per_user import Bands, ResidualBands
@@ -100,8 +100,7 @@ class PrivateLSTD(AsksTwice):
             return None
         theta = solution.theta
         d = len(theta)
-        A, b = statistic.unpack(np.eye(d * d + d))  # the residual b - A theta of a row is linear in it
-        gain = np.ascontiguousarray(b - A @ theta)
+        gain = residual_gain(statistic.unpack, statistic.bound.size, theta)
         top = statistic.bound.radius * float(np.linalg.norm(gain, 2))
         bands = ResidualBands(statistic, gain, np.zeros(d), top, Bands(BANDS, d))
         answer = asker.ask(bands, self.interval_share, "second moments of residuals, in bands")

@@ -1,38 +1,38 @@
 """First-visit Monte Carlo with noise that follows the data: what DP-LSW and DP-LSL share [Balle16]."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
 from confide.errors import InvalidParameter
+from confide.evaluation.asker import Logs, Progress, delta_warning, said
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import Logs, Progress, check_request, delta_warning, publish, said, source_of
+from confide.evaluation.estimator import Estimator
 from confide.mechanisms.smooth import SmoothGaussian
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Array
 from confide.privacy.certificate import Mechanism, certify
 from confide.privacy.guarantee import Guarantee, no_guarantee
-from confide.privacy.ledger import Ledger
+from confide.privacy.loss import Loss
 from confide.privacy.request import CentralDP, NoPrivacy, Request, Trust
 from confide.statistics.first_visits import FirstVisitReturns, FirstVisits
 
 
-class LinearMonteCarlo(Protocol):
+class LinearMonteCarlo(ABC):
     """A least-squares fit to average first-visit returns, with a smooth bound on how far one user can move it."""
 
-    @property
-    def states(self) -> int: ...
-    @property
-    def discount(self) -> float: ...
-    @property
-    def return_bound(self) -> float: ...
-    @property
-    def features(self) -> Array | None: ...
+    __slots__ = ()
+    states: int
+    discount: float
+    return_bound: float
+    features: Array | None
 
+    @abstractmethod
     def solve(self, counts: Array, returns: Array) -> Array:
         """Visits n_s and sums of returns F [s], PRIVATE -> the parameters [d], PRIVATE."""
 
+    @abstractmethod
     def smooth_sensitivity(self, counts: Array, users: int, beta: float, *, printed: bool) -> float:
         """S(x) >= local sensitivity with |ln S^2 - ln S'^2| <= beta between neighbours. PRIVATE."""
 
@@ -91,44 +91,45 @@ def release_exactly(model: LinearMonteCarlo, logs: Logs, progress: Progress | No
     )
 
 
-def release_smoothly(
-    model: LinearMonteCarlo,
-    logs: Logs,
-    privacy: Request,
-    calibration: str,
-    *,
-    ledger: Ledger | None,
-    rng: np.random.Generator | None,
-    noise: NoiseSource | None,
-    progress: Progress | None,
-    id: str | None,
-) -> ValueEstimate:
+class SmoothEstimator(Estimator, LinearMonteCarlo):
     """The fit plus N(0, (alpha S(x))^2 I) [Balle16, Lemma 1]. alpha S(x) depends on the data, so neither it nor an error bar leaves."""
-    check_request(privacy)
-    if not isinstance(privacy, CentralDP):
-        return release_exactly(model, logs, progress)
-    dimension = model.states if model.features is None else feature_matrix(model).shape[1]
-    mechanism = SmoothGaussian(privacy.epsilon, privacy.delta, dimension, calibration)
-    source = source_of(rng, noise, privacy, continuous=True)
-    if source.discrete:
-        raise InvalidParameter(
-            f"smooth sensitivity needs noise on the reals, got the {source.name} source: CountsAndSums takes it"
-        )
 
-    def make() -> ValueEstimate:
-        counts, returns, users = exact_sums(model, logs, progress)
-        delta_warning(users, privacy.delta)
-        smooth = model.smooth_sensitivity(counts, users, mechanism.beta, printed=calibration == "paper")
-        theta = mechanism.release(model.solve(counts, returns), smooth, source)
-        guarantee = Guarantee(mechanism.loss, privacy, Trust.CENTRAL, max(users, 1), source.name)
-        parts = {name: getattr(mechanism, name) for name in ("alpha", "beta", "dimension", "epsilon", "delta")}
-        described = Mechanism("smooth", "gaussian", None, None, None, parts)
-        subject = f"{type(model).__name__}, {calibration} calibration"
-        certificate = certify(guarantee, [described], subject=subject, assumptions=said(logs, privacy))
-        parameters = None if model.features is None else theta
-        return ValueEstimate(values_of(model, theta), None, guarantee, certificate, 0.0, model.return_bound, parameters)
+    __slots__ = ()
+    discrete = False
+    calibration: str
 
-    return publish(model, logs, make, privacy=privacy, loss=mechanism.loss, ledger=ledger, id=id)
+    def loss(self, privacy: Request) -> Loss:
+        return self._mechanism(privacy).loss if isinstance(privacy, CentralDP) else super().loss(privacy)
+
+    def _mechanism(self, privacy: CentralDP) -> SmoothGaussian:
+        dimension = self.states if self.features is None else feature_matrix(self).shape[1]
+        return SmoothGaussian(privacy.epsilon, privacy.delta, dimension, self.calibration)
+
+    def _prepare(
+        self, logs: Logs, privacy: Request, source: NoiseSource, progress: Progress | None
+    ) -> Callable[[], ValueEstimate]:
+        if not isinstance(privacy, CentralDP):
+            return lambda: release_exactly(self, logs, progress)
+        if source.discrete:
+            raise InvalidParameter(
+                f"smooth sensitivity needs noise on the reals, got the {source.name} source: CountsAndSums takes it"
+            )
+        mechanism = self._mechanism(privacy)
+
+        def make() -> ValueEstimate:
+            counts, returns, users = exact_sums(self, logs, progress)
+            delta_warning(users, privacy.delta)
+            smooth = self.smooth_sensitivity(counts, users, mechanism.beta, printed=self.calibration == "paper")
+            theta = mechanism.release(self.solve(counts, returns), smooth, source)
+            guarantee = Guarantee(mechanism.loss, privacy, Trust.CENTRAL, max(users, 1), source.name)
+            parts = {name: getattr(mechanism, name) for name in ("alpha", "beta", "dimension", "epsilon", "delta")}
+            described = Mechanism("smooth", "gaussian", None, None, None, parts)
+            subject = f"{type(self).__name__}, {self.calibration} calibration"
+            certificate = certify(guarantee, [described], subject=subject, assumptions=said(logs, privacy))
+            parameters = None if self.features is None else theta
+            return ValueEstimate(values_of(self, theta), None, guarantee, certificate, 0.0, self.return_bound, parameters)
+
+        return make
 
 
 def concave_maximum(value: Callable[[int], float], stop: int) -> float:

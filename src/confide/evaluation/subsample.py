@@ -1,25 +1,27 @@
 """The sanity baseline: publish the plain estimate of a few users chosen at random, without noise."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from confide.errors import InvalidParameter
+from confide.evaluation.asker import Logs, Progress, delta_warning
 from confide.evaluation.dp_lsw import LSW
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import Logs, Progress, check_request, delta_warning, publish
-from confide.mechanisms.sources import NoiseSource
+from confide.evaluation.estimator import Estimator
+from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array, Bounded
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.ledger import Ledger
-from confide.privacy.loss import ApproxDP
+from confide.privacy.loss import ApproxDP, Loss
 from confide.privacy.request import CentralDP, Request, Trust
 from confide.statistics.first_visits import FirstVisitReturns, FirstVisits
 from confide.trajectory import LoggedUsers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Subsample:
+class Subsample(Estimator):
     """Each user is chosen with probability delta; the average first-visit returns of the chosen ones are published as they are.
 
     Promise: (0, delta)-DP. Who is chosen depends on a user's place in the log and on nothing that users did; with probability 1 - delta a
@@ -29,6 +31,7 @@ class Subsample:
     There is no certificate: nobody could compute the promise again from numbers. States that no chosen user visits get return_bound/2.
     """
 
+    discrete: ClassVar[bool] = False
     states: int
     discount: float = 1.0
     return_bound: float = 1.0
@@ -41,38 +44,35 @@ class Subsample:
         R = self.return_bound / 2
         return FirstVisitReturns(FirstVisits(self.states, self.states), self.discount, R, R)
 
-    def release(
+    def loss(self, privacy: Request) -> Loss:
+        return ApproxDP(0.0, privacy.delta)
+
+    def _prepare(
         self,
         logs: Logs,
-        *,
         privacy: Request,
-        ledger: Ledger | None = None,
-        rng: np.random.Generator | None = None,
-        noise: NoiseSource | None = None,
-        progress: Progress | None = None,  # noqa: ARG002
-        id: str | None = None,
-    ) -> ValueEstimate:
+        source: NoiseSource,
+        progress: Progress | None,  # noqa: ARG002
+    ) -> Callable[[], ValueEstimate]:
         """Users are read in the log's order, in this process: the choice must not depend on how users fall into blocks."""
-        check_request(privacy)
-        if noise is not None or not isinstance(privacy, CentralDP) or privacy.delta == 0:
+        if not isinstance(source, FastSource) or not isinstance(privacy, CentralDP) or privacy.delta == 0:
             raise InvalidParameter("subsampling adds no noise, and is for CentralDP with delta > 0: give rng, or nothing")
-        loss, draw = ApproxDP(0.0, privacy.delta), rng if rng is not None else np.random.default_rng()
 
         def make() -> ValueEstimate:
-            users, total = self._chosen(logs, privacy.delta, draw)
+            users, total = self._chosen(logs, privacy.delta, source)
             delta_warning(users, privacy.delta)
             counts, sums, _ = self._statistic().bound.unpack(total.values)
             mean: Array = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
-            guarantee = Guarantee(loss, privacy, Trust.CENTRAL, max(users, 1), "fast")
+            guarantee = Guarantee(self.loss(privacy), privacy, Trust.CENTRAL, max(users, 1), "fast")
             return ValueEstimate(self.return_bound / 2 * (1 + mean), None, guarantee, None, 0.0, self.return_bound)
 
-        return publish(self, logs, make, privacy=privacy, loss=loss, ledger=ledger, id=id)
+        return make
 
-    def _chosen(self, logs: Logs, share: float, rng: np.random.Generator) -> tuple[int, Bounded]:
+    def _chosen(self, logs: Logs, share: float, source: FastSource) -> tuple[int, Bounded]:
         statistic, users = self._statistic(), 0
         total = Bounded(np.zeros(statistic.bound.size), statistic.bound, 0)
         for block in logs.blocks():
-            chosen = rng.random(block.count) < share
+            chosen = source.uniform(block.count) < share
             users += block.count
             only = LoggedUsers(block.states, block.rewards, block.trajectories, block.users, block.valid & chosen)
             total = total + statistic.contribution(only)

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
+from confide.evaluation.asker import Asker, Logs
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import Logs
-from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, positive_part, solve
-from confide.evaluation.two_parts import Asker, AsksTwice, Questions
+from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, positive_part, residual_gain, solve
+from confide.evaluation.two_parts import AsksTwice, Questions
 from confide.privacy.bounded import Array
 from confide.privacy.request import Relation, Request
 from confide.statistics.log_rows import VisitRows, VisitSums, visit_rows
@@ -104,9 +104,7 @@ class SufficientStatistics(AsksTwice):
         if self.interval_share == 0:
             return None
         bound, theta = statistic.bound, solution.theta
-        d, size = len(theta), bound.size
-        A, b = bound.unpack(np.eye(size))  # the residual b - A theta of a row is linear in it
-        gain = np.ascontiguousarray(b - A @ theta)
+        d, gain = len(theta), residual_gain(bound.unpack, bound.size, theta)
         longest = np.linalg.norm(statistic.table, axis=1) * (statistic.scales + np.abs(statistic.table @ theta))
         top = float(np.sort(longest)[-self.visits :].sum())
         bands = ResidualBands(statistic, gain, np.zeros(d), top, Bands(BANDS, d))

@@ -8,6 +8,7 @@ import importlib
 import logging
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -20,14 +21,20 @@ BACKENDS = ("local", "ray", "dask")
 FEW = 8  # parts: done before another process has started
 
 
-def each(
-    task: Callable[[Item], Result], items: Sequence[Item], *, backend: str = "local", workers: int | None = None
-) -> Iterator[Result]:
-    """task(item) of every item, in any order."""
+def check_backend(backend: str, workers: int | None) -> None:
     if backend not in BACKENDS:
         raise InvalidParameter(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise InvalidParameter(f"workers must be a whole number, at least 1, got workers={workers!r}")
+    if backend != "local" and find_spec({"ray": "ray", "dask": "distributed"}[backend]) is None:
+        raise MissingExtra(f"{backend} is not installed: pip install 'confide[cluster]'")
+
+
+def each(
+    task: Callable[[Item], Result], items: Sequence[Item], *, backend: str = "local", workers: int | None = None
+) -> Iterator[Result]:
+    """task(item) of every item, in any order."""
+    check_backend(backend, workers)
     if not items:
         return iter(())
     guarded = Guarded(task)
@@ -68,10 +75,7 @@ def _local(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None
 
 def _ray(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None) -> Iterator[Any]:
     """Plain tasks on the cluster that this process is connected to, else on this machine for as long as it takes."""
-    try:
-        ray: Any = importlib.import_module("ray")  # by name: types are checked where it is not installed, too
-    except ImportError:
-        raise MissingExtra("backend='ray' needs Ray: pip install 'confide[cluster]'") from None
+    ray: Any = importlib.import_module("ray")  # by name: types are checked where it is not installed, too
     ours = not ray.is_initialized()
     if ours:
         ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
@@ -91,10 +95,7 @@ def _ray(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None) 
 
 def _dask(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None) -> Iterator[Any]:
     """Futures of the current client, else of a cluster on this machine for as long as it takes."""
-    try:
-        distributed: Any = importlib.import_module("distributed")
-    except ImportError:
-        raise MissingExtra("backend='dask' needs Dask: pip install 'confide[cluster]'") from None
+    distributed: Any = importlib.import_module("distributed")
     try:
         client, ours = distributed.Client.current(), False
     except ValueError:

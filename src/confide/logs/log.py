@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from confide.errors import InvalidParameter, LogError
-from confide.logs.backends import each
+from confide.logs.backends import check_backend, each
 from confide.logs.check import Check, inspected
 from confide.logs.columns import Caps, Columns, Layout, layout_of
 from confide.logs.files import MemorySource, Paths, Source, reading, sources
@@ -42,6 +42,14 @@ class Logs:
     caps: Caps
     assumptions: tuple[str, ...]
     parts: tuple[Part, ...] = field(repr=False)
+    backend: str = "local"
+    workers: int | None = None
+
+    def on(self, backend: str, *, workers: int | None = None) -> "Logs":
+        """The same log, read elsewhere: "local" (processes; one worker is this process), "ray" or "dask" (the cluster that this process
+        is connected to, else one on this machine)."""
+        check_backend(backend, workers)
+        return replace(self, backend=backend, workers=workers)
 
     @property
     def max_trajectories(self) -> int:
@@ -70,16 +78,11 @@ class Logs:
         for part in self.parts:
             yield from blocks_of(part, rows)
 
-    def total(
-        self, statistic: Statistic, *, backend: str = "local", workers: int | None = None, progress: Progress | None = None
-    ) -> Bounded:
-        """The sum of all users' contributions: the same bits for every backend and any number of workers.
-
-        `backend`: "local" (processes; one worker is this process), "ray" or "dask" (the cluster that this process is connected to, else
-        one on this machine). A part whose worker dies is done again.
-        """
+    def total(self, statistic: Statistic, *, progress: Progress | None = None) -> Bounded:
+        """The sum of all users' contributions: the same bits wherever it is made. A part whose worker dies is done again."""
         total = Bounded(np.zeros(statistic.bound.size), statistic.bound, 0)
-        for done, some in enumerate(each(partial(_sum, statistic), self.parts, backend=backend, workers=workers), 1):
+        sums = each(partial(_sum, statistic), self.parts, backend=self.backend, workers=self.workers)
+        for done, some in enumerate(sums, 1):
             total = total + some
             if progress is not None:
                 progress(done, len(self.parts))

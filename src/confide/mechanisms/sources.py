@@ -55,6 +55,9 @@ class FastSource:
     def laplace(self, scale: float, shape: Shape) -> npt.NDArray[np.float64]:
         return self._rng.laplace(0.0, scale, shape)
 
+    def uniform(self, shape: Shape) -> npt.NDArray[np.float64]:
+        return self._rng.random(shape)
+
     def state(self) -> dict[str, Any]:
         state = dict(self._rng.bit_generator.state)
         if state["bit_generator"] != "PCG64":
