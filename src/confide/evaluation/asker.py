@@ -1,6 +1,5 @@
 """Questions to a log, each for its share of one budget."""
 
-import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Array, Bounded, Released
 from confide.privacy.certificate import Certificate, Mechanism, certify
 from confide.privacy.guarantee import Guarantee, no_guarantee
-from confide.privacy.loss import NO_PRIVACY, GaussianDP, Loss, PureDP, compose, loss_for
+from confide.privacy.loss import NO_PRIVACY, compose, loss_for, share_of
 from confide.privacy.request import NoPrivacy, Request, Trust
 from confide.trajectory import LoggedUsers
 
@@ -95,7 +94,7 @@ class Asker:
         total = self._logs.total(statistic, progress=self._progress)
         if not self._answers:
             delta_warning(total.users, self._privacy.delta)
-        loss = part_of(loss_for(self._privacy), share) if not isinstance(self._privacy, NoPrivacy) else NO_PRIVACY
+        loss = NO_PRIVACY if isinstance(self._privacy, NoPrivacy) else share_of(loss_for(self._privacy), min(share, 1.0))
         users = max(total.users, 1)
         counter = Counter(total.bound, Exact(1), loss=loss, request=self._privacy, users=users, noise=self._source)
         counter.absorb(total)
@@ -115,16 +114,6 @@ class Asker:
     def certificate(self, subject: str) -> Certificate:
         mechanisms = [answer.mechanism for answer in self._answers]
         return certify(self.guarantee(), mechanisms, subject=subject, assumptions=said(self._logs, self._privacy))
-
-
-def part_of(loss: Loss, share: float) -> Loss:
-    """The loss of a mechanism that may use this share of the budget: shares add up to the loss."""
-    match loss:
-        case GaussianDP(mu):
-            return GaussianDP(mu * math.sqrt(share))
-        case PureDP(epsilon):
-            return PureDP(epsilon * share)
-    raise InvalidParameter("only Gaussian and pure losses are divided")
 
 
 def said(logs: Logs, privacy: Request) -> list[str]:

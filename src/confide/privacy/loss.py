@@ -102,6 +102,17 @@ def loss_for(request: Request) -> GaussianDP | PureDP:
     return PureDP(request.epsilon)
 
 
+def share_of(loss: "Loss", share: float) -> "GaussianDP | PureDP":
+    """The loss of a mechanism that may use this share of a budget: mechanisms whose shares add up to one have that loss together."""
+    _require(0 < share <= 1, "a share must be above 0, and at most 1", share=share)
+    match loss:
+        case GaussianDP(mu):
+            return GaussianDP(mu * math.sqrt(share))
+        case PureDP(epsilon):
+            return PureDP(epsilon * share)
+    raise InvalidParameter("only Gaussian and pure losses are divided")
+
+
 def compose(losses: Iterable[Loss], *, delta: float = 0.0) -> Loss:
     """What all mechanisms reveal together, also when each was chosen after seeing the others' answers (losses fixed in advance).
 

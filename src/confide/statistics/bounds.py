@@ -63,7 +63,9 @@ class RegressionRows:
 
     def __post_init__(self) -> None:
         _check_sizes(steps=self.steps, dimension=self.dimension)
-        _check_numbers(row_norm=self.row_norm, target=self.target, balance=self.balance)
+        _check_numbers(row_norm=self.row_norm, balance=self.balance)
+        if self.target != 0:  # 0: X X^T alone, and noise where responses would be
+            _check_numbers(target=self.target)
 
     @property
     def size(self) -> int:

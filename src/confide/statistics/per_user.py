@@ -121,15 +121,20 @@ class ResidualBands:
         return Bounded((sums * self.bound.grid).ravel(), self.bound, users.count)
 
     def assembled(self, values: Array, noise_std: float) -> Array:
-        """The released bands -> an estimate of sum g g^T [d, d]; symmetric, and unbiased but for the bands that are left out.
+        """The released bands -> an estimate of sum g g^T [d, d], PSD, and rather too large than too small.
 
-        A band's noise counts level^2 times. Bands above the highest one whose trace is clearly not noise are taken to be empty: what is
-        left out is at most a few users' worth, and without this the noise of the worst case would cover everything.
+        A band's noise counts level^2 times, and that of the worst case would cover everything: so bands are taken to be empty from the
+        second one on above the highest whose trace is clearly not noise. What is left in has noise of standard deviation sigma =
+        noise_std |level^2|_2 in every direction, and sigma I is added. Without the one band more and without sigma, intervals of states
+        whose returns vary little would hold the truth in 76 % of all cases instead of 90.
         """
         matrices = smat(values.reshape(self.bound.bands, -1), self.bound.dimension)
         traces = np.trace(matrices, axis1=1, axis2=2)
         certain = np.flatnonzero(traces > _CERTAIN * noise_std * math.sqrt(self.bound.dimension))
-        levels = self.top * RATIO ** np.arange(self.bound.bands)
-        first = int(certain[0]) if len(certain) else self.bound.bands
-        result: Array = (matrices[first:] * (levels[first:] ** 2)[:, None, None]).sum(axis=0)
+        squares = (self.top * RATIO ** np.arange(self.bound.bands)) ** 2
+        first = max(int(certain[0]) - 1, 0) if len(certain) else self.bound.bands
+        total = (matrices[first:] * squares[first:, None, None]).sum(axis=0)
+        eigenvalues, vectors = np.linalg.eigh(total)
+        allowed = noise_std * float(np.linalg.norm(squares[first:]))
+        result: Array = (vectors * (np.maximum(eigenvalues, 0.0) + allowed)) @ vectors.T
         return result

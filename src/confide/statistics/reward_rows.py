@@ -23,21 +23,26 @@ class RewardTargets:
         self._bound, self._offset, self._rows = bound, features.offset, features.rows * self._weight[..., None]
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
-        S, A = self._weight.shape
-        step, state, action, reward, count = _outcomes(users, S, A)
-        keep = (step < self._bound.steps) & (state >= 0) & (state < S) & (action >= 0) & (action < A) & np.isfinite(reward)
-        h, s, a, n = (part[keep] for part in (step, state, action, count))
-        y = (np.clip(reward[keep], 0.0, 1.0) - self._offset[s, a]) * self._weight[s, a]
+        h, s, a, reward, n = outcomes(users, self._bound.steps, *self._weight.shape)
+        y = (reward - self._offset[s, a]) * self._weight[s, a]
         return self._bound.counted(h, self._rows[s, a], y, n, users=users.users)
 
 
-def _outcomes(
-    users: Trajectories | TransitionCounts, states: int, actions: int
+def outcomes(
+    users: Trajectories | TransitionCounts, steps: int, states: int, actions: int
 ) -> tuple[Indices, Indices, Indices, Array, Indices]:
-    """(step, state, action, reward, count) of every row; of trajectories one row per user and step, since rewards are real numbers."""
+    """(step, state, action, reward, count) of the first `steps` steps: rewards clipped to [0, 1]; what does not exist is left out.
+
+    Of trajectories one row per user and step, since rewards are real numbers.
+    """
     if isinstance(users, TransitionCounts):
-        return users.step, users.state, users.action, real_numbers(users.reward), users.count
-    n, H = users.rewards.shape
-    step: Indices = np.tile(np.arange(H), n)
-    state, action = indices(users.states[:, :-1], states), indices(users.actions, actions)
-    return step, state.ravel(), action.ravel(), real_numbers(users.rewards).ravel(), np.ones(n * H, dtype=np.int64)
+        step, state, action, reward, count = users.step, users.state, users.action, real_numbers(users.reward), users.count
+    else:
+        n, H = users.rewards.shape
+        step, count = np.tile(np.arange(H), n), np.ones(n * H, dtype=np.int64)
+        state, action = (part.ravel() for part in (indices(users.states[:, :-1], states), indices(users.actions, actions)))
+        reward = real_numbers(users.rewards).ravel()
+    keep = (step >= 0) & (step < steps) & (state >= 0) & (state < states) & (action >= 0) & (action < actions)
+    keep &= np.isfinite(reward)
+    step, state, action, count = (part[keep] for part in (step, state, action, count))
+    return step, state, action, np.clip(reward[keep], 0.0, 1.0), count
