@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from confide.agents.likelihood_vi import LikelihoodVI
     from confide.agents.linopt_po import LinOptPO
     from confide.agents.linopt_vi import LinOptVI
+    from confide.agents.lsvi_ucb import LSVIUCB
+    from confide.agents.next_state_vi import NextStateVI
     from confide.agents.reference import NoData, Oracle, Uniform
     from confide.agents.ucrl_vtr import UCRLVTR
     from confide.agents.ucrl_vtr_plus import UCRLVTRPlus
 
 __all__ = [
+    "LSVIUCB",
     "UCRLVTR",
     "Agent",
     "Algorithm",
@@ -25,6 +28,7 @@ __all__ = [
     "LinOptPO",
     "LinOptVI",
     "LocalClient",
+    "NextStateVI",
     "NoData",
     "Oracle",
     "Round",
@@ -42,6 +46,8 @@ __getattr__ = lazy(
         **dict.fromkeys(("Algorithm", "Learner", "Round"), "learner"),
         "LocalClient": "client",
         "LikelihoodVI": "likelihood_vi",
+        "LSVIUCB": "lsvi_ucb",
+        "NextStateVI": "next_state_vi",
         "LinOptPO": "linopt_po",
         "LinOptVI": "linopt_vi",
         **dict.fromkeys(("NoData", "Oracle", "Uniform"), "reference"),

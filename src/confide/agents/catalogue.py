@@ -25,6 +25,7 @@ class Entry:
     place: str  # package.module:Class
     about: str
     paper: str = ""
+    local: bool = True  # whether it can keep a local promise
     knows_truth: bool = False  # made from the problem itself: a yardstick, not a learner
 
 
@@ -48,6 +49,17 @@ AGENTS = {
     "likelihood-vi": Entry(
         "confide.agents.likelihood_vi:LikelihoodVI",
         "posterior sampling on private sums of likelihood codes, for mixtures of known kernels",
+        "confide",
+    ),
+    "lsvi-ucb": Entry(
+        "confide.agents.lsvi_ucb:LSVIUCB",
+        "optimistic least-squares value iteration for linear MDPs, in batches; joint privacy only",
+        "Luyo21",
+        local=False,
+    ),
+    "next-state-vi": Entry(
+        "confide.agents.next_state_vi:NextStateVI",
+        "posterior sampling on private sums of next states, for linear MDPs with states that can be listed",
         "confide",
     ),
     "uniform": Entry(

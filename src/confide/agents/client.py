@@ -63,7 +63,7 @@ class LocalClient:
         return self._channel.guarantee
 
     def plan(self, released: Released | bytes) -> Policy:
-        """The policy of this device's user, from what is public: each of a round's policies serves an equal share of the users."""
+        """The policy of this device's user, from what is public: each of a round's policies serves its share of the users."""
         if not isinstance(released, Released):
             released = decode_release(released, self._channel.guarantee)
         if released.values.shape != (self._channel.bound.size,):
@@ -83,7 +83,7 @@ class LocalClient:
     def adopt(self, planned: "Round", generation: int) -> Policy:
         """`plan`, by somebody who has planned from the same release already: a simulation does not do it again for every user."""
         self._planned = planned, generation
-        return planned.policies[self._which % len(planned.policies)]
+        return planned.drawn(self._which)
 
     def report(self, trajectory: Trajectories) -> bytes:
         """The message about this user's episode. Asked again, about whatever episode, it is the same one."""

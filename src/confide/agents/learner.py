@@ -42,10 +42,20 @@ class Statistic(Protocol):
 class Round:
     """What is decided at one release, all of it public: how the next users are served, and what they contribute."""
 
-    policies: tuple[Policy, ...]  # each serves the same share of the round's users, one after the other
+    policies: tuple[Policy, ...]  # they serve the round's users one after the other
     statistic: Statistic
     memory: Memory = field(default_factory=dict)  # what planning after the next release needs of this round: arrays
     signal: float | None = None  # what stands against the noise, for the report
+    shares: tuple[float, ...] | None = None  # of the users, one for each policy; None: all the same
+
+    def serves(self, users: int) -> list[int]:
+        """How many of so many users each policy serves."""
+        return divided(users, self.shares or (1.0,) * len(self.policies))
+
+    def drawn(self, number: int) -> Policy:
+        """The policy of a device that drew this number out of 2^128, before there were any data."""
+        edges = np.cumsum(self.shares or (1.0,) * len(self.policies))
+        return self.policies[int(np.searchsorted(edges[:-1], number / 2.0**128 * edges[-1], side="right"))]
 
 
 class Algorithm(Protocol):
@@ -133,7 +143,7 @@ class Learner:
         start, end = self.schedule.times[generation - 1] if generation else 0, self.schedule.times[generation]
         if len(current.policies) == 1:
             return Batch(current.policies[0], end - users)
-        edges = start + np.cumsum(shares(end - start, len(current.policies)))
+        edges = start + np.cumsum(current.serves(end - start))
         which = int(np.searchsorted(edges, users, side="right"))
         return Batch(current.policies[which], int(edges[which]) - users)
 
@@ -165,6 +175,9 @@ class Learner:
         before = privatizer.generation
         if isinstance(privatizer, CentralPrivatizer):
             privatizer.absorb(self.contribution(users))
+            self._durable = False  # an exception from here on must not be retried: these users are in the sums already
+            self._keep(users)
+            self._durable = True
             self._simulated += users.users if isinstance(users, TransitionCounts) else 0
         elif isinstance(users, TransitionCounts):
             privatizer.absorb_crowd(self.contribution(users))
@@ -174,6 +187,9 @@ class Learner:
                 "client.plan(agent.released()), and agent.absorb takes what client.report(trajectory) returns"
             )
         self._advance(before)
+
+    def _keep(self, users: Trajectories | TransitionCounts) -> None:
+        """For learners that must look at users again: what is kept of those who were just absorbed. PRIVATE."""
 
     def client(self) -> LocalClient:
         """One more user's device, with noise of its own of the server's kind; it knows nothing of the server but what is public."""
@@ -196,13 +212,17 @@ class Learner:
 
     def _check_durable(self) -> None:
         if not self._durable:
-            raise StateError("the last release could not be stored, so it must not leave: restore from the store")
+            raise StateError("the last release could not be stored, or its users not be kept, so it must not leave: restore")
 
     def _saved(self) -> bytes:
         inner = np.frombuffer(self._privatizer.save(), dtype=np.uint8)
         memory = {f"memory.{key}": np.asarray(value) for key, value in self._planned_with().items()}
         facts = {"settings": self.settings}
-        return pack("learner", self._privatizer.generation, facts, {"privatizer": inner, **memory})
+        return pack("learner", self._privatizer.generation, facts, {"privatizer": inner, **memory, **self._more_state()})
+
+    def _more_state(self) -> dict[str, npt.NDArray[Any]]:
+        """PRIVATE: what a learner keeps beside its privatizer."""
+        return {}
 
     def keep(self, store: StateFile | str | Path) -> None:
         """For a service: from now on every release is on the disk before it can be read. What the store holds already is taken up.
@@ -278,13 +298,20 @@ class Learner:
         return self._made
 
 
-def shares(users: int, policies: int) -> list[int]:
-    """How many of a round's users each of its policies serves."""
-    return [users * (j + 1) // policies - users * j // policies for j in range(policies)]
+def divided(users: int, shares: npt.ArrayLike) -> list[int]:
+    """So many users, by shares: whole numbers that add up."""
+    edges = np.cumsum(np.asarray(shares, dtype=float))
+    ends = np.floor(users * (edges / edges[-1]) + 1e-9).astype(np.int64)
+    ends[-1] = users
+    return [int(count) for count in np.diff(ends, prepend=0)]
 
 
 def choose_schedule(schedule: Schedule | None, default: Schedule) -> Schedule:
     """The caller's schedule, if it covers as many users as the default."""
+    if schedule is not None and not isinstance(schedule, Schedule):
+        raise InvalidParameter(
+            f"schedule must be a Schedule, got {type(schedule).__name__}: only lsvi-ucb takes plans of batches"
+        )
     if schedule is not None and schedule.users != default.users:
         raise InvalidParameter(f"the schedule ends after {schedule.users} users, episodes={default.users}")
     return schedule or default

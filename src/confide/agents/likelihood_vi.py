@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from confide.agents.learner import Learner, Memory, Round, choose_schedule, shares
+from confide.agents.learner import Learner, Round, choose_schedule
 from confide.agents.mixtures import check_choices, known_mixture, value_steps
+from confide.agents.served import recall, remember
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import NoiseSource
 from confide.planners.bonus import NO_BONUS
 from confide.planners.least_squares import Estimate, project_simplex
-from confide.planners.likelihood_moments import Posterior, Served, fold, posterior
+from confide.planners.likelihood_moments import Posterior, fold, posterior
 from confide.planners.optimism import optimistic
 from confide.planners.transition_codes import best_codes, means
 from confide.planners.value_features import SparseKernels, reduced, sparse
@@ -43,7 +44,9 @@ class PosteriorSampling:
         return self.statistic.bound
 
     def plan(self, released: Released) -> Round:
-        served = self._served(released.memory, released.users)
+        H, S, A = self.public.horizon, self.public.states, self.public.actions
+        sizes = {"horizon": H, "steps": self.bound.steps, "states": S, "actions": A}
+        served = recall(released.memory, released.users, **sizes, recent=RECENT)
         sums = released.values.reshape(self.bound.steps, self.bound.dimension)
         known = posterior(
             sums,
@@ -58,39 +61,9 @@ class PosteriorSampling:
         seed = released.memory["seed"]
         rng = np.random.default_rng([int(seed), released.generation])
         policies = tuple(self._policy(weights, rng) for weights in self._samples(known, rng))
-        memory = {
-            "seed": seed,
-            "policies": served.policies,
-            "users": served.users,
-            "earlier": served.earlier,
-            "shown": np.stack([policy.actions for policy in policies]),
-            "total": np.array(released.users),
-        }
+        shown = np.stack([policy.actions for policy in policies])
+        memory = {"seed": seed, **remember(served, shown, released.users, np.ones(POLICIES))}
         return Round(policies, self.statistic, memory, known.signal if released.generation else None)
-
-    def _served(self, memory: Memory, users: int) -> Served:
-        """The rounds so far, the one that the release has just closed included."""
-        H, S, A = self.public.horizon, self.public.states, self.public.actions
-        if set(memory) == {"seed"}:
-            return Served(np.zeros((0, H, S), dtype=np.int64), np.zeros(0), np.zeros((self.bound.steps, S, A)))
-        before, shown = self._checked(memory, users), memory["shown"]
-        return before.with_round(shown, np.array(shares(users - int(memory["total"]), len(shown)), dtype=float))
-
-    def _checked(self, memory: Memory, users: int) -> Served:
-        """What a server says of earlier rounds, on a device: compiled loops look things up by it, so nothing in it is taken on faith."""
-        H, S, A, steps = self.public.horizon, self.public.states, self.public.actions, self.bound.steps
-        q = len(memory["users"])
-        shapes = {"policies": (q, H, S), "users": (q,), "earlier": (steps, S, A), "shown": (POLICIES, H, S), "total": ()}
-        fits = q <= RECENT and all(memory[name].shape == shape for name, shape in shapes.items())
-        for name in ("policies", "shown"):
-            fits = fits and memory[name].dtype == np.int64 and bool(((memory[name] >= 0) & (memory[name] < A)).all())
-        for name in ("users", "earlier"):
-            fits = (
-                fits and memory[name].dtype == np.float64 and bool((memory[name] >= 0).all() and np.isfinite(memory[name]).all())
-            )
-        if not fits or not 0 <= int(memory["total"]) <= users:
-            raise InvalidParameter("the memory of earlier rounds does not fit this problem")
-        return Served(memory["policies"], memory["users"], memory["earlier"])
 
     def _samples(self, known: Posterior, rng: np.random.Generator) -> Array:
         """Weights [sample, h, i] around the estimate, projected on the simplex."""

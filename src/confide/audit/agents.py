@@ -22,6 +22,7 @@ from confide.trajectory import Trajectories
 
 USERS = 64
 PRIVATE = tuple(name for name, entry in AGENTS.items() if entry.paper)
+LOCAL = tuple(name for name in PRIVATE if AGENTS[name].local)
 
 
 @dataclass(frozen=True)

@@ -273,9 +273,9 @@ def subjects() -> dict[str, Maker]:
 
 def devices() -> dict[str, Maker]:
     """The agents whose devices can be attacked."""
-    from confide.audit.agents import PRIVATE, DeviceSubject
+    from confide.audit.agents import LOCAL, DeviceSubject
 
-    return {name: partial(DeviceSubject, name) for name in PRIVATE}
+    return {name: partial(DeviceSubject, name) for name in LOCAL}
 
 
 def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: str = "fast", trust: str = "joint") -> Subject:

@@ -3,6 +3,7 @@
 from confide.privatizers.central import CentralPrivatizer, Privatizer, best_counter, release_once, worst_std
 from confide.privatizers.client import Channel, Message, open_channel
 from confide.privatizers.local import LocalPrivatizer
+from confide.privatizers.questions import Questions
 from confide.privatizers.schedule import Schedule, custom, every, every_episode, geometric
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "LocalPrivatizer",
     "Message",
     "Privatizer",
+    "Questions",
     "Schedule",
     "best_counter",
     "custom",

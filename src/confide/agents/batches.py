@@ -1,0 +1,70 @@
+"""When an agent that pays for every change of its policy changes it [Luyo21, Section 5, Remarks 4, 7 and 8]: plans, chosen in advance."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from confide.errors import InvalidParameter
+from confide.privatizers import Schedule, every, every_episode, geometric
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Lambda is released at the schedule's times, and policies may change there, `switches` times at most.
+
+    growth=None: at every time. Otherwise where a released Lambda is, in some direction, `growth` times what it was at the last change:
+    the rule looks at releases and at nothing else, so that the times of changes are public, and the cap is fixed in advance, so that what
+    a change costs is known. (The determinant of the exact Lambda, as without privacy, would tell about single users: Remark 8.)
+    """
+
+    schedule: Schedule
+    switches: int
+    growth: float | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.switches, bool) or not isinstance(self.switches, int) or self.switches < 1:
+            raise InvalidParameter(f"switches must be a whole number, at least 1, got switches={self.switches}")
+        if self.growth is not None and not 1 < self.growth < math.inf:
+            raise InvalidParameter(f"growth must be above 1, got growth={self.growth}")
+        if self.growth is None and self.switches != _before_the_end(self.schedule):
+            raise InvalidParameter("without growth the policy changes at every time of the schedule but the last")
+
+    def shares(self, steps: int, weights: Sequence[float] | None = None) -> tuple[float, ...]:
+        """Of the budget for responses, one for each switch and step; by default more for later ones, which serve more users."""
+        times = self.schedule.times
+        late = [time**0.25 for time in times[: self.switches]] if self.growth is None else [1.0] * self.switches
+        chosen = late if weights is None else list(weights)
+        total = math.fsum(chosen) * steps * (1 + 1e-12)
+        return tuple(weight / total for weight in chosen for _ in range(steps))
+
+
+def at_every(schedule: Schedule) -> Batches:
+    """A change at each time of the schedule, but for the last: nobody comes after it."""
+    return Batches(schedule, _before_the_end(schedule))
+
+
+def static(episodes: int, batches: int) -> Batches:
+    """[Luyo21, Alg. 2]: a change every ceil(K / B) episodes."""
+    if not 1 <= batches <= episodes:
+        raise InvalidParameter(f"batches must be between 1 and episodes={episodes}, got batches={batches}")
+    return at_every(every(math.ceil(episodes / batches), episodes))
+
+
+def growing(episodes: int, *, first: int = 30, ratio: float = 1.3) -> Batches:
+    """Geometric: batches that grow by `ratio`."""
+    return at_every(geometric(episodes, first=first, ratio=ratio))
+
+
+def adaptive(episodes: int, *, switches: int = 20, growth: float = 2.0, first: int = 30, ratio: float = 1.15) -> Batches:
+    """Where a released Lambda has grown, looked at on a geometric grid."""
+    grid = geometric(episodes, first=first, ratio=ratio)
+    return Batches(grid, min(switches, _before_the_end(grid)), growth)
+
+
+def one_by_one(episodes: int) -> Batches:
+    """[Luyo21, Remark 7]: B = K."""
+    return at_every(every_episode(episodes))
+
+
+def _before_the_end(schedule: Schedule) -> int:
+    return max(schedule.leaves - 1, 1)

@@ -1,0 +1,136 @@
+"""The constants printed in [Luyo21, App. E] for linear MDPs, and the loss that they really give.
+
+Features have norm at most 1 and values are in [0, H]. Letters are the paper's. E.1 leaves c_K, C, U_K and chi out: c_K = d Upsilon is
+what the proof needs, C (the norm of the noise on u) is Claim 27, U_K is Lemma 19 and chi Lemma 20. Under pure privacy (E.3) the paper
+prints the orders of the noise. The constants here are its own steps: simple composition over H steps, two kinds of statistics and B
+releases, with the sensitivities 2 of Lambda and 4H of u, which hold in L2 and not in L1: the true loss can exceed the nominal one. B is
+damaged in the text; (K epsilon)^(1/3) / (d^(2/3) H^(1/3)) is what its regret bound follows from.
+"""
+
+import math
+from dataclasses import dataclass
+
+from confide.errors import InvalidParameter
+from confide.mechanisms.counters import Exact, Tree
+from confide.privacy.loss import NO_PRIVACY, GaussianDP, Loss, PureDP
+from confide.privacy.request import NoPrivacy, Relation, Request
+from confide.statistics.bounds import RegressionRows
+
+
+@dataclass(frozen=True, slots=True)
+class LinearSetting:
+    """K, H, d and p of Thm. 8, and B if it is not the printed one."""
+
+    episodes: int
+    horizon: int
+    dimension: int
+    failure: float = 0.1
+    batches: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedLinear:
+    """[Luyo21, E.1 and E.3]."""
+
+    batches: int  # B
+    levels: int  # B_0
+    sigma_gram: float  # sigma_Lambda, of each node of a tree over the batches
+    sigma_response: float  # sigma_u, of each response vector
+    upsilon: float
+    shift: float  # c_K
+    response_norm: float  # C
+    weight_norm: float  # U_K
+    chi: float
+    beta: float
+    ridge: float  # lambda
+    gram_loss: Loss  # what the noise really gives: of all Lambda,
+    response_loss: Loss  # and of all u
+
+    @property
+    def regularizer(self) -> float:
+        """What is added to the diagonal: lambda + c_K + Upsilon."""
+        return self.ridge + self.shift + self.upsilon
+
+
+def batches(privacy: Request, setting: LinearSetting) -> int:
+    """B. Without noise nothing is paid for a release, and the printed formula has no value: one per episode."""
+    K, H, d, epsilon = setting.episodes, setting.horizon, setting.dimension, privacy.epsilon
+    if setting.batches is not None:
+        return setting.batches
+    if isinstance(privacy, NoPrivacy):
+        return K
+    if privacy.delta > 0:
+        return min(K, math.ceil(math.pow(K * epsilon, 0.4) / math.pow(d**3 * H, 0.2)))
+    return min(K, math.ceil(math.cbrt(K * epsilon) / math.cbrt(d**2 * H)))
+
+
+def printed_linear(privacy: Request, setting: LinearSetting) -> PrintedLinear:
+    K, H, d, p = setting.episodes, setting.horizon, setting.dimension, setting.failure
+    for name in ("episodes", "horizon", "dimension"):
+        if getattr(setting, name) < 1:
+            raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(setting, name)}")
+    B = batches(privacy, setting)
+    B0 = math.ceil(math.log2(B) + 1)
+    sigma_gram, sigma_response = _sigmas(privacy, H, B, B0)
+    union = math.log(6 * K * H / p)
+    if privacy.delta > 0:  # Claims 26, 27
+        size, norm = 4 * math.sqrt(d) + 2 * union, math.sqrt(d) + 2 * math.sqrt(union)
+    else:  # Claims 29, 28
+        union += math.log(d)
+        size, norm = 2 * d + 2 * math.sqrt(d * union) + union, math.sqrt(d) * union
+    upsilon, C, ridge = sigma_gram * B0 * size, sigma_response * norm, float(d)
+    shift = d * upsilon
+    U = max(1.0, 2 * H * math.sqrt(d * K / (ridge + shift)) + C / (ridge + shift))
+    chi = 24**2 * 18 * K**2 * d * U * H / p
+    beta = 24 * H * math.sqrt(d * (ridge + shift)) * math.log(chi)
+    losses = _true_losses(privacy, H, d, B, sigma_gram, sigma_response)
+    return PrintedLinear(B, B0, sigma_gram, sigma_response, upsilon, shift, C, U, chi, beta, ridge, *losses)
+
+
+def _sigmas(privacy: Request, H: int, B: int, B0: int) -> tuple[float, float]:
+    epsilon, delta = privacy.epsilon, privacy.delta
+    if isinstance(privacy, NoPrivacy):
+        return 0.0, 0.0
+    if delta == 0:
+        return 4 * B * H / epsilon, 8 * B * H**2 / epsilon
+    log = math.log(32 * H * B0 * B / delta) ** 2
+    return 128 / epsilon * math.sqrt(B * H * B0) * log, 128 / epsilon * H * math.sqrt(H * B) * log
+
+
+def _true_losses(privacy: Request, H: int, d: int, B: int, sigma_gram: float, sigma_response: float) -> tuple[Loss, Loss]:
+    """Of all Lambda_h through one tree, and of B H response vectors with targets in [0, H + 1], 2 (H + 1) apart."""
+    if isinstance(privacy, NoPrivacy):
+        return NO_PRIVACY, NO_PRIVACY
+    rows, tree, relation = gram_rows(H, d), Tree(B), Relation(privacy.relation)
+    far = (H + 1) * (1 if relation is Relation.NULL else 2)
+    if privacy.delta > 0:
+        gram = rows.sensitivity(relation) * tree.column_norm(2) / sigma_gram
+        return GaussianDP(gram), GaussianDP(far * Exact(B * H).column_norm(2) / sigma_response)
+    gram = rows.l1_sensitivity(relation) * tree.column_norm(1) / sigma_gram
+    return PureDP(gram), PureDP(math.sqrt(d) * far * Exact(B * H).column_norm(1) / sigma_response)
+
+
+def gram_rows(horizon: int, dimension: int) -> RegressionRows:
+    """phi phi^T of every step, without responses."""
+    return RegressionRows(horizon, dimension, 1.0, target=0.0)
+
+
+def useful_from(privacy: Request, *, horizon: int, dimension: int, failure: float = 0.1) -> int:
+    """The first K at which the printed bonus can be below H anywhere: beta / sqrt(lambda + c_K + Upsilon + K) < H, with all users alike.
+
+    Found by bisection over K: the ratio of both sides is taken to fall from some K on, and is checked to be above one before it.
+    """
+
+    def useful(K: int) -> bool:
+        made = printed_linear(privacy, LinearSetting(K, horizon, dimension, failure))
+        return made.beta / math.sqrt(made.regularizer + K) < horizon
+
+    low, high = 1, 2
+    while not useful(high):
+        low, high = high, 2 * high
+        if high > 2**400:
+            raise InvalidParameter("the printed bonus never falls below H")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if useful(middle) else (middle, high)
+    return high

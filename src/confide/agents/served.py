@@ -1,0 +1,51 @@
+"""What a learner that predicts visits remembers from round to round: who was served by which policy. All public."""
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.agents.learner import Memory, divided
+from confide.errors import InvalidParameter
+from confide.planners.likelihood_moments import Served
+
+Ints = npt.NDArray[np.int64]
+
+
+def remember(served: Served, shown: Ints, users: int, shares: npt.ArrayLike) -> dict[str, npt.NDArray[np.generic]]:
+    """The rounds so far, and the policies [p, h, s] that serve these shares of the users to come."""
+    return {
+        "policies": served.policies,
+        "users": served.users,
+        "earlier": served.earlier,
+        "shown": shown,
+        "shares": np.asarray(shares, dtype=np.float64),
+        "total": np.array(users),
+    }
+
+
+def recall(memory: Memory, users: int, *, horizon: int, steps: int, states: int, actions: int, recent: int) -> Served:
+    """The rounds so far, the one that the release has just closed included.
+
+    On a device a server says this, and compiled loops look things up by it: nothing in it is taken on faith.
+    """
+    H, S, A = horizon, states, actions
+    if set(memory) == {"seed"}:
+        return Served(np.zeros((0, H, S), dtype=np.int64), np.zeros(0), np.zeros((steps, S, A)))
+    q, shown = len(memory["users"]), len(memory["shares"])
+    shapes = {
+        "policies": (q, H, S),
+        "users": (q,),
+        "earlier": (steps, S, A),
+        "shown": (shown, H, S),
+        "shares": (shown,),
+        "total": (),
+    }
+    fits = q <= recent and 0 < shown <= recent and all(memory[name].shape == shape for name, shape in shapes.items())
+    for name in ("policies", "shown"):
+        fits = fits and memory[name].dtype == np.int64 and bool(((memory[name] >= 0) & (memory[name] < A)).all())
+    for name in ("users", "earlier", "shares"):
+        numbers = memory[name]
+        fits = fits and numbers.dtype == np.float64 and bool((numbers >= 0).all() and np.isfinite(numbers).all())
+    if not fits or not memory["shares"].any() or not 0 <= int(memory["total"]) <= users:
+        raise InvalidParameter("the memory of earlier rounds does not fit this problem")
+    before = Served(memory["policies"], memory["users"], memory["earlier"])
+    return before.with_round(memory["shown"], np.array(divided(users - int(memory["total"]), memory["shares"]), dtype=np.float64))

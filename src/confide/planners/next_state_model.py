@@ -1,0 +1,107 @@
+"""A model of a linear MDP from noisy sums of phi e_{s'}^T and phi (r - 1/2): forward in time, all post-processing.
+
+With Lambda_h = sum phi phi^T, sum phi e_{s'}^T has mean Lambda_h mu_h and sum phi r has mean Lambda_h theta_h. Lambda is not released:
+policies and the start are public, so visits are predicted, step by step, with the estimates for the steps before, and predicted again
+after each release. An estimate of X in y = Lambda X + e, with the covariance C = v Lambda + s^2 I of e (sampling and noise), is
+
+    (Lambda C^-1 Lambda + k I)^-1 (Lambda C^-1 y + k prior),
+
+then P(. | s, a) = phi.mu is projected on the simplex, and theta to where phi.theta is in [0, 1]: what is known of them for sure. Samples
+of the posterior are estimates from perturbed sums with a random prior.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.planners import _likelihood_kernels as _visits
+from confide.planners._next_state_kernels import project_rows, within_unit
+from confide.planners.likelihood_moments import Served
+
+Array = npt.NDArray[np.float64]
+MOVE_VARIANCE = 0.1  # v: of an indicator of s', a typical one; a reward's is at most 1/4
+REWARD_VARIANCE = 0.1
+MOVE_PRIOR, REWARD_PRIOR = 3.0, 1.0  # k: as good as so many users in every direction
+CONCENTRATION = 0.3  # of the random priors, Dirichlet
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """An estimate, or a sample: transitions [h, s, a, s'] for the steps but the last, rewards [h, s, a]. Public."""
+
+    transitions: Array
+    rewards: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """models[0] is the estimate, the others are samples; states [h, q, s] are the predicted distributions. Public."""
+
+    models: tuple[Model, ...]
+    states: Array
+    signal: float
+
+
+def fit(
+    moves: Array,
+    rewards: Array,
+    served: Served,
+    *,
+    noise_std: float,
+    reward_noise_std: float,
+    features: Array,
+    start: Array,
+    samples: int,
+    spread: float,
+    rng: np.random.Generator,
+) -> Fitted:
+    """From moves [h, i, s'] and rewards [h, i]; features [s, a, i]."""
+    S, A, d = features.shape
+    H, phi = len(rewards), features.reshape(S * A, d)
+    different = np.unique(phi, axis=0)
+    models = tuple(Model(np.empty((H - 1, S, A, S)), np.empty((H, S, A))) for _ in range(samples + 1))
+    states, signals = np.empty((H, len(served.users), S)), np.empty(H)
+    at = np.tile(start, (len(served.users), 1))
+    for h in range(H):
+        states[h] = at
+        visits = (served.earlier[h] + _visits.visits(served.policies[:, h], served.users, at, A)).ravel()
+        Lambda, total = (phi * visits[:, None]).T @ phi, visits @ phi
+        signals[h] = np.trace(Lambda) / d
+        theta = _Regression(Lambda, REWARD_VARIANCE, reward_noise_std, REWARD_PRIOR)
+        y = (rewards[h] + total / 2)[:, None]
+        for p, model in enumerate(models):
+            prior = np.zeros((d, 1)) if p == 0 else rng.random((d, 1))
+            found = theta.solve(y, prior, spread if p else 0.0, rng)
+            possible = within_unit(found[:, 0].copy(), theta.covariance, different)
+            model.rewards[h] = np.clip(phi @ possible, 0.0, 1.0).reshape(S, A)
+        if h == H - 1:
+            break
+        mu = _Regression(Lambda, MOVE_VARIANCE, noise_std, MOVE_PRIOR)
+        for p, model in enumerate(models):
+            prior = np.full((d, S), 1 / S) if p == 0 else rng.dirichlet(np.full(S, CONCENTRATION), size=d)
+            found = mu.solve(moves[h], prior, spread if p else 0.0, rng)
+            model.transitions[h] = project_rows(phi @ found).reshape(S, A, S)
+        at = _visits.move(served.policies[:, h], at, models[0].transitions[h])
+    return Fitted(models, states, float(signals.mean()))
+
+
+class _Regression:
+    """X in y = Lambda X + e, for all columns at once."""
+
+    def __init__(self, Lambda: Array, variance: float, noise_std: float, prior: float) -> None:
+        d = len(Lambda)
+        self._error = variance * Lambda + (noise_std**2 + 1e-6) * np.eye(d)  # without noise and users it would be singular
+        weighted = np.linalg.solve(self._error, Lambda).T
+        precision = weighted @ Lambda + prior * np.eye(d)
+        self.covariance: Array = np.linalg.inv(precision)
+        self._gain, self._prior = self.covariance @ weighted, self.covariance * prior
+
+    def solve(self, y: Array, prior: Array, spread: float, rng: np.random.Generator) -> Array:
+        """With spread > 0 from sums that are perturbed by as many standard deviations of their error."""
+        if spread > 0:
+            d, columns = y.shape
+            drawn = rng.multivariate_normal(np.zeros(d), self._error, size=columns, method="cholesky")
+            y = y + spread * drawn.T
+        found: Array = self._gain @ y + self._prior @ prior
+        return found
