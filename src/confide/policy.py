@@ -122,8 +122,11 @@ def load_policy(path: str | Path | BinaryIO) -> Policy:
             if kind == "random":
                 return RandomPolicy(int(data["choices"]))
             return StochasticPolicy(data["weights"]) if kind == "stochastic" else LinearPolicy(data["gains"])
-    except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise InvalidParameter(f"{path} is not a saved policy: {error}") from None
+    except FileNotFoundError:
+        raise InvalidParameter(f"{path} does not exist, and so it is not a saved policy (.npz)") from None
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error) if isinstance(error, InvalidParameter) else None
+        raise InvalidParameter(f"{path} is not a saved policy (.npz){f': {why}' if why else ''}; policy.save makes one") from None
 
 
 def _save(path: str | Path | BinaryIO, *, kind: str, **arrays: npt.NDArray[Any]) -> None:

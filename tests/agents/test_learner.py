@@ -107,6 +107,8 @@ HOSTILE = {
     "too many rounds": {"policies": np.zeros((65, 5, 20), dtype=np.int64), "users": np.ones(65)},
     "infinitely many users": {"policies": np.zeros((1, 5, 20), dtype=np.int64), "users": np.array([np.inf])},
     "users who are not there yet": {"total": np.array(31)},
+    "a share that is no number": {"shares": np.array([1.0, np.nan, 1.0, 1.0])},
+    "shares of nothing": {"shares": np.zeros(4)},
 }
 
 
@@ -121,6 +123,7 @@ def test_a_hostile_server_cannot_reach_into_a_device(wrong):
         "users": np.zeros(0),
         "earlier": np.zeros((4, 20, 4)),
         "shown": np.zeros((4, 5, 20), dtype=np.int64),
+        "shares": np.ones(4),
         "total": np.array(0),
     }
     client.plan(dataclasses.replace(released, users=30, generation=1, memory=memory))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from confide.audit import clopper_pearson, refute, subject, subjects
-from confide.audit.agents import PRIVATE
+from confide.audit.agents import LOCAL, PRIVATE
 from confide.audit.estimators import TWO_QUESTIONS
 from confide.audit.subjects import TWINS, CounterSubject
 from confide.errors import InvalidParameter
@@ -60,7 +60,7 @@ def test_messages_of_devices(twin, runs):
     assert result.mu_lower > 0.6 * result.mu
 
 
-@pytest.mark.parametrize("name", AGENTS[1:])
+@pytest.mark.parametrize("name", LOCAL[1:])
 def test_messages_of_every_agents_devices_stand(name):
     result = refute(subject(name, CentralDP(3.0, 1e-2), trust="local"), delta=1e-2, runs=300, rng=np.random.default_rng(5))
     assert not result.refuted and result.mu_lower > 0.2 * result.mu

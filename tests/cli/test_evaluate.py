@@ -1,18 +1,17 @@
-"""confide evaluate and confide plan evaluate, as an analyst sees them."""
+"""confide evaluate, as an analyst sees it."""
 
 import csv
 import json
 import os
 import stat
-import sys
 
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from confide.cli import main
-from confide.cli.evaluate import Question
+from confide.cli.question import Question
+from confide.errors import LogError
 from confide.evaluation import ValueEstimate
 from confide.evaluation.catalogue import ESTIMATORS
 from confide.logs import write
@@ -46,22 +45,6 @@ def log(tmp_path, monkeypatch):
     return "log.parquet"
 
 
-@pytest.fixture
-def call(monkeypatch, capsys):
-    def called(*arguments, code=0):
-        monkeypatch.setattr(sys, "argv", ["confide", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main(list(map(str, arguments)))
-        out, err = capsys.readouterr()
-        assert stop.value.code == code, err
-        if code == 2:
-            assert out == ""
-            assert err.startswith("error: ") and err.count("\n") == 1
-        return err if code else out
-
-    return called
-
-
 def made(call, *arguments):
     return json.loads(call("evaluate", *arguments, "--json"))
 
@@ -73,7 +56,9 @@ def test_the_summary_says_what_was_done_and_what_it_rests_on(log, call):
         "epsilon = 2 at delta = 0.0001: if any one of the 200 users were somebody else altogether",
         "e^epsilon = 7.39",
         "with probability 90 %, noise and sampling together",
-        "returns are clipped to [0, 1]; 1 of a user's trajectories, 10,000 steps of each; of each the first 6 different states count",
+        "each interval holds the expected return from its state, as far as it is counted (below), with",
+        "returns are clipped to [0, 1]; of a user the first trajectory counts, and of it the first 10,000 steps; all different",
+        "a user with a state of 6 or more counts as nobody (confide logs check --states tells the data holder how many).",
         "secure: discrete",
         "NOTHING WAS CHARGED: without --ledger",
         "The number of users in the log is public.",
@@ -85,7 +70,7 @@ def test_the_summary_says_what_was_done_and_what_it_rests_on(log, call):
 
 def test_what_visits_leave_out_is_said(log, call):
     shown = " ".join(call("evaluate", log, *ASK, "--visits", 2).split())
-    assert "the first 2 different states count, and values and error bars are about those visits" in shown
+    assert "the first 2 different states of a trajectory count, and values and error bars are about those visits" in shown
 
 
 def test_values_are_near_the_truth_and_the_same_for_the_same_seed(log, call):
@@ -153,8 +138,37 @@ def test_too_little_left_is_refused_before_the_log_is_opened(log, call, monkeypa
 @pytest.mark.parametrize("wrong", [["--backend", "spark"], ["--out", "log.parquet"], ["--reward", "r"], ["--level", "2"]])
 def test_what_is_wrong_is_not_paid_for(log, call, wrong):
     ledger = Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-4)
-    call("evaluate", log, *ASK, "--ledger", "budget.sqlite", *wrong, code=2)
+    call("evaluate", log, *ASK, "--ledger", "budget.sqlite", "--out", "new/out", *wrong, code=2)
     assert ledger.spends == ()
+    assert not os.path.exists("new")
+
+
+@pytest.mark.parametrize(
+    "error", [LogError("log.parquet, row group 0: damaged"), OSError(28, "No space left"), KeyboardInterrupt()]
+)
+def test_an_error_after_the_charge_says_so_and_the_same_command_costs_nothing(log, call, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    ledger = Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-4)
+    ask = [log, *ASK, "--ledger", "budget.sqlite"]
+    with monkeypatch.context() as broken:
+        broken.setattr("confide.logs.log.Logs.total", fail)
+        said = call("evaluate", *ask, "--out", "out", code=130 if isinstance(error, KeyboardInterrupt) else 2)
+    assert "the ledger was charged for this question: once the cause is repaired, the same command costs nothing more" in said
+    assert not os.path.exists("out")
+    spent = ledger.spent
+    made(call, *ask, "--out", "out")
+    assert ledger.spent == spent
+
+
+def test_the_same_file_by_another_spelling_is_the_same_question(log, call):
+    ledger = Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-4)
+    os.symlink(log, "link.parquet")
+    os.mkdir("sub")
+    for path in (log, "./sub/../log.parquet", os.path.abspath(log), "link.parquet"):
+        made(call, path, *ASK, "--ledger", "budget.sqlite")
+    assert len(ledger.spends) == 1
 
 
 def test_other_files_columns_and_caps_are_other_questions():
@@ -202,6 +216,8 @@ def test_every_estimator(log, call, name):
     if name in ("dp-lsw", "dp-lsl"):
         assert said["noise"].startswith("FAST, because noise on smooth sensitivity")
         assert said["error bars"].startswith("none: the size of this noise depends on the data")
+    about = {"sufficient-statistics": "the best linear fit", "lstd": "the projected Bellman equation"}
+    assert about.get(name, "") in said["error bars"]
     if name == "subsample":
         assert said["error bars"].startswith("none: nothing that was published")
     assert (found["low"] is None) == (ESTIMATORS[name].noise != "gaussian")
@@ -212,6 +228,17 @@ def test_features_are_components_of_counts_and_sums(log, call):
         file.write("\n".join(map(str, range(STATES))))
     assert made(call, log, *ASK, "--features", "phi.csv")["values"]
     assert "a table of 7 rows" in call("evaluate", log, "--states", 7, *ASK[2:], "--features", "phi.csv", code=2)
+
+
+def test_weights_and_the_share_of_the_error_bars(log, call):
+    np.savetxt("phi.csv", np.stack([np.ones(STATES), np.arange(STATES)], axis=1), delimiter=",")
+    np.savetxt("weights.csv", np.arange(1, STATES + 1))
+    linear = [log, *ASK, *FAST, "--estimator", "sufficient-statistics", "--features", "phi.csv"]
+    plain, weighted, bare = (made(call, *linear, *more) for more in ([], ["--weights", "weights.csv"], ["--interval-share", 0]))
+    assert plain["values"] != weighted["values"] and plain["low"] is not None and bare["low"] is None
+    assert "dp-lsw takes no --interval-share" in call(
+        "evaluate", log, *ASK, "--estimator", "dp-lsw", "--interval-share", 0, code=2
+    )
 
 
 @pytest.mark.parametrize(
@@ -226,7 +253,17 @@ def test_features_are_components_of_counts_and_sums(log, call):
         (["--source", "quantum"], "source must be fast or secure, got 'quantum'"),
         (["--seed", "1"], "--seed is for --source fast"),
         (["--features", "log.parquet"], "must be a table of numbers"),
-        (["--features", "none.npy"], "cannot read the features in none.npy: No such file"),
+        (["--features", "none.npy"], "cannot read the features: there is no file none.npy"),
+        (["--features", "none.csv"], "cannot read the features: there is no file none.csv"),
+        (["--features", "nan.csv"], "the features in nan.csv must be finite, and some are NaN or infinite"),
+        (["--return-bound", "0"], "return_bound must be positive and finite, got return_bound=0.0"),
+        (
+            ["--estimator", "subsample", "--delta", "0"],
+            "each user with probability delta: ask for CentralDP with a delta above 0",
+        ),
+        (["--estimator", "importance-sampling", "--target", "eye.npy"], "eye.npy is not a saved policy (.npz); policy.save"),
+        (["--estimator", "importance-sampling", "--target", "none.npz"], "none.npz does not exist"),
+        (["--trajectory", "stay"], 'if there is none, say trajectory=None (--trajectory "" on the command line)'),
         (["--target", "log.parquet"], "counts-and-sums takes no --target"),
         (["--estimator", "importance-sampling", "--target", "log.parquet"], "log.parquet is not a saved policy"),
         (["--visits", "0"], "'--visits': Input should be greater"),
@@ -236,7 +273,10 @@ def test_features_are_components_of_counts_and_sums(log, call):
     ],
 )
 def test_errors_are_one_line(log, call, more, message):
-    assert message in call("evaluate", log, *ASK, *more, code=2)
+    np.save("eye.npy", np.eye(STATES))
+    np.savetxt("nan.csv", np.full(STATES, np.nan))
+    said = call("evaluate", log, *ASK, *more, code=2)
+    assert message in said and "pickle" not in said
 
 
 def test_hostile_logs(log, call):
@@ -284,57 +324,13 @@ def test_another_policy_than_the_logged_one(log, call, name):
     shown = " ".join(call("evaluate", *ask).split())
     assert f"The value of a policy by {name}" in shown
     assert "weights above 2 count as 2, and the error bars do not cover that" in shown
+    assert "each interval holds the value with clipped weights" in shown and "an action of 2 or more, outside the" in shown
     found = made(call, *ask, "--out", "out")
     assert len(found["values"]) == 1
     with open("out/values.csv") as file:
         assert file.readline() == "value,low,high,noise_std\n"
     assert found["low"][0] <= found["values"][0] <= found["high"][0]
+    uniform_policy(3, STATES, 2).save("short.npz")
+    assert "(--max-steps 3)" in call("evaluate", *ask, "--target", "short.npz", code=2)
     assert "column 'action' is missing" in call("evaluate", log, *ask[1:], code=2)
     assert "the target policy has 6 states, and the log 7" in call("evaluate", log, "--states", 7, *ask[3:], code=2)
-
-
-PLAN = ["plan", "evaluate", "--states", "716", "--users", "50000", "--epsilon", "1", "--delta", "1e-6"]
-
-
-def test_plan(call):
-    shown = call(*PLAN, "--return-bound", 1)
-    assert "Values of 716 states from 50,000 users at epsilon = 1, delta = 1e-06:" in shown
-    assert "every state is visited by the same share of users" in shown
-    assert "nothing was spent" in shown
-    found = json.loads(call(*PLAN, "--json"))
-    assert [row["epsilon"] for row in found["epsilons"]] == [0.25, 0.5, 1.0, 2.0, 4.0]
-    errors = [row["rmse"] for row in found["epsilons"]]
-    assert errors == sorted(errors, reverse=True)
-    assert found["expected"]["epsilon"] == 1.0
-    assert found["settings"]["visits"] == 20
-    odd = json.loads(call(*PLAN[:-4], "--epsilon", 0.7, "--delta", 1e-6, "--json"))
-    assert [row["epsilon"] for row in odd["epsilons"]] == [0.25, 0.5, 0.7, 1.0, 2.0, 4.0]
-    assert odd["expected"]["epsilon"] == 0.7
-
-
-def test_plan_proposes(call):
-    shown = call(*PLAN, "--propose", "--once")
-    assert "--return-bound 1 --visits 20 --shrink empirical-bayes" in shown
-    assert "one reward per trajectory" in shown
-    found = json.loads(call(*PLAN, "--propose", "--max-steps", 10, "--json"))
-    assert found["settings"]["visits"] == 10
-    assert found["settings"]["return_bound"] == 10
-    assert len(found["proposal"]["reasons"]) == 3
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--propose", "--visits", "3"], "--propose chooses --visits"),
-        (["--estimator", "subsample"], "cannot be told in advance"),
-        (["--estimator", "dp-lsw", "--propose"], "--propose is for counts-and-sums"),
-        (["--visit-shares", "none.npy"], "cannot read the visit shares"),
-    ],
-)
-def test_plan_errors(call, more, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert message in call(*PLAN, *more, code=2)
-
-
-def test_plan_warns_of_delta(call):
-    assert json.loads(call(*PLAN[:-2], "--delta", 1e-3, "--json"))["warnings"][0].startswith("delta=0.001 is not below 1/50000")

@@ -153,7 +153,7 @@ def test_policies_and_arrays_ask_the_same_question(chain):
         ({"clip": 0.0}, "clip"),
         ({"clip": np.nan}, "clip"),
         ({"target": np.ones((2, 2))}, "probabilities"),
-        ({"target": np.ones(2)}, "weights"),
+        ({"target": np.ones(2)}, "target"),
         ({"discount": 2.0}, "discount"),
         ({"interval_share": -0.1}, "interval_share"),
     ],

@@ -204,3 +204,15 @@ def test_one_user_of_ten_million_steps_in_one_row_group(tmp_path):
         rows, largest, megabytes = map(int, subprocess.run(run, capture_output=True, text=True, check=True).stdout.split())
         assert rows == largest == cap
         assert megabytes < 500
+
+
+@pytest.mark.parametrize("wrong", [None, 3, [None], ["log.parquet", 3]], ids=str)
+def test_what_is_no_path_and_who_is_no_user(wrong):
+    with pytest.raises(InvalidParameter, match="paths must be a file, a pattern, a folder or a list of these"):
+        open_logs(wrong)
+    with pytest.raises(InvalidParameter, match="users must be LoggedUsers, or blocks of them"):
+        in_memory(wrong)
+
+
+def test_a_missing_trajectory_column_says_how_to_do_without(save, steps):
+    refused(r'say trajectory=None \(--trajectory "" on the command line\)', save(steps(1, 2)), trajectory="stay")

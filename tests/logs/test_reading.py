@@ -247,3 +247,12 @@ def test_paths(tmp_path, save, steps):
         assert len(flat(logs.blocks())) == 2
         assert logs.assumptions == ()
     assert "state" not in repr(in_memory(users_of(np.random.default_rng(0))))
+
+
+def test_a_log_by_another_spelling_is_the_same_log(tmp_path, save, steps):
+    path = save(steps(1, 2))
+    (tmp_path / "link.parquet").symlink_to(path)
+    assert (
+        len({open_logs(name).identity for name in (path, Path(path).parent / "." / Path(path).name, tmp_path / "link.parquet")})
+        == 1
+    )

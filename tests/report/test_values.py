@@ -47,6 +47,17 @@ def test_rows_in_the_order_of_visits(made_up):
     assert "1 interval is the whole range" in dict(words(one))["error bars"]
 
 
+def test_what_intervals_are_about_and_why_they_are_the_whole_range(made_up):
+    one = shown(made_up)
+    assert "holds the true value with probability 90 %" in dict(words(one))["error bars"]
+    assert "the whole range: too little data for this much noise." in dict(words(one))["error bars"]
+    linear = Shown(one.estimate, "", about="the best linear fit")
+    assert "holds the best linear fit with probability" in dict(words(linear))["error bars"]
+    one.estimate.released["sampling_variance"][:] = np.inf
+    linear = Shown(one.estimate, "")
+    assert "5 intervals are the whole range: noise of this size could hide a singular matrix" in dict(words(linear))["error bars"]
+
+
 def test_without_error_bars_it_says_why(made_up):
     one = shown(made_up, bars=False)
     assert heads(one) == ["state", "value"]
@@ -70,6 +81,9 @@ def test_figures(made_up, states, bars):
     assert ax.get_xlabel() == ("states, ordered by value" if states > 60 else "state")
     assert len(ax.lines[0].get_xdata()) == states
     assert ("no error bars" in ax.get_ylabel()) == (not bars)
+    if bars and states <= 60:
+        (lines,) = ax.collections
+        assert lines.get_zorder() > ax.lines[0].get_zorder()
 
 
 def test_files(made_up, tmp_path):
@@ -84,6 +98,11 @@ def test_files(made_up, tmp_path):
     assert "What is NOT protected" in page
     assert "default-src 'none'" in page and "<script" not in page
     assert not re.search(r"(src|href)=\"(?!data:)", page)
+
+
+def test_one_value_is_one(made_up, tmp_path):
+    page = write_values(shown(made_up, states=1), tmp_path).read_text()
+    assert "1 value<" in page and "1 values" not in page
 
 
 def test_nothing_is_taken_for_markup(made_up, tmp_path):

@@ -10,6 +10,7 @@ from confide.privacy.bounded import Bound
 from confide.privacy.request import Relation, Trust
 from confide.privatizers import Schedule
 from confide.statistics.bounds import RegressionRows, WeightedRows
+from confide.statistics.next_states import NextStateRows
 from confide.statistics.stacked import StackedRows
 from confide.statistics.transition_sums import TableRows
 
@@ -106,6 +107,8 @@ def _contribution(bound: Bound) -> str:
             kind = f"rows of {bound.steps} regressions in {bound.dimension} dimensions, and of {second}"
         case TableRows():
             kind = f"a code of {bound.dimension} numbers from a public table, at each of {bound.steps} steps"
+        case NextStateRows():
+            kind = f"{bound.dimension} features at the place of the next state, of {bound.states}, and beside the reward"
         case _:
             kind = type(bound).__name__
     return f"{bound.size} numbers: {kind}"

@@ -12,6 +12,7 @@ from confide.agents.learner import Algorithm, Learner
 from confide.agents.likelihood_vi import PosteriorSampling
 from confide.agents.linopt_po import OptimisticPolicyOptimisation
 from confide.agents.linopt_vi import OptimisticValueIteration
+from confide.agents.stored_learner import StoredLearner
 from confide.agents.ucrl_vtr import ValueTargetedPlanning
 from confide.agents.ucrl_vtr_plus import PrintedPlanning, VarianceAwarePlanning
 from confide.errors import InvalidParameter
@@ -142,7 +143,9 @@ def _noise_of(agent: Learner) -> Noise:
         first, last = (made.std * counter.row_norm(t) for t in (1, schedule.leaves))
         worst = made.std * worst_std(counter, made.norm) / made.stream_norm
     mechanism = "local" if local else counter.name
-    epsilon = made.loss().epsilon_at(privacy.delta)
+    given = agent.loss if isinstance(agent, StoredLearner) else made.loss()  # the counter's is a part of it
+    assert given is not None
+    epsilon = given.epsilon_at(privacy.delta)
     return Noise(mechanism, made.distribution, made.norm, made.sensitivity, epsilon, first, last, worst)
 
 

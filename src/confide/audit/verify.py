@@ -13,6 +13,7 @@ from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.statistics.first_visits import FirstVisits
 from confide.statistics.importance_weights import WeightAndWorth
 from confide.statistics.log_rows import VisitRows
+from confide.statistics.next_states import NextStateRows
 from confide.statistics.per_user import Bands
 from confide.statistics.stacked import StackedRows
 from confide.statistics.transition_sums import TableRows
@@ -28,7 +29,18 @@ _TRUST = {
 }
 _BOUNDS = {
     kind.__name__: kind
-    for kind in (L2Ball, RegressionRows, WeightedRows, StackedRows, TableRows, FirstVisits, VisitRows, Bands, WeightAndWorth)
+    for kind in (
+        L2Ball,
+        RegressionRows,
+        WeightedRows,
+        StackedRows,
+        TableRows,
+        NextStateRows,
+        FirstVisits,
+        VisitRows,
+        Bands,
+        WeightAndWorth,
+    )
 }
 
 

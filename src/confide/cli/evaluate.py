@@ -1,12 +1,10 @@
 """confide evaluate: the value of a policy from a log, on a privacy budget."""
 
-import math
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,17 +25,12 @@ from confide.cli.plan import (
     Shrink,
     States,
     Visits,
-    delta_warnings,
     promise_of,
 )
-from confide.cli.progress import counting
+from confide.cli.question import Question, careful, released
 
 if TYPE_CHECKING:
     from confide.evaluation import ValueEstimate
-    from confide.evaluation.catalogue import Noise
-    from confide.logs import Logs
-    from confide.privacy.ledger import Account, Ledger
-    from confide.privacy.request import Request
     from confide.report.values import Shown
 
 _ROWS = 15  # of the table on a terminal
@@ -49,6 +42,14 @@ Calibration = Annotated[
 Ridge = Annotated[float | None, typer.Option(help="dp-lsl: the weight of its penalty.", show_default=False)]
 Target = Annotated[
     Path | None, typer.Option(help="The policy to evaluate, where it is not the logged one: .npz.", show_default=False)
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(help="With --features: public weights of states in the fit, .npy or .csv.", show_default="the same for all"),
+]
+IntervalShare = Annotated[
+    float | None,
+    typer.Option(help="With --target, sufficient-statistics, lstd: the budget's share for error bars.", show_default="0.1"),
 ]
 Clip = Annotated[float | None, typer.Option(help="With --target: larger weights count as this.", show_default="10")]
 Id = Annotated[
@@ -74,6 +75,7 @@ def evaluate(
     visits: Visits = None,
     shrink: Shrink = None,
     features: Features = None,
+    weights: Weights = None,
     prior_std: PriorStd = None,
     centre: Centre = None,
     second_moments: SecondMoments = False,
@@ -81,6 +83,7 @@ def evaluate(
     calibration: Calibration = None,
     target: Target = None,
     clip: Clip = None,
+    interval_share: IntervalShare = None,
     per_decision: Annotated[bool, typer.Option("--per-decision", help="importance-sampling: weigh each reward.")] = False,
     relation: Relation = "replace",
     no_privacy: Annotated[bool, typer.Option("--no-privacy", help="Add no noise: FOR THE DATA HOLDER ONLY.")] = False,
@@ -109,7 +112,7 @@ def evaluate(
 
     options = {"visits": visits, "shrink": shrink, "features": features, "prior_std": prior_std, "centre": centre, "ridge": ridge}
     options |= {"calibration": calibration, "target": target, "clip": clip, "per_decision": per_decision or None}
-    options |= {"second_moments": second_moments or None}
+    options |= {"second_moments": second_moments or None, "weights": weights, "interval_share": interval_share}
     made = make_estimator(estimator, states=states, discount=discount, return_bound=return_bound, **options)
     privacy = promise_of(epsilon, delta, relation, no_privacy)
     noise = noise_for(estimator, source, seed, no_privacy)
@@ -128,104 +131,9 @@ def evaluate(
     layout |= {"probability": probability or ("probability" if off_policy else None)}
     layout |= {"max_trajectories": max_trajectories, "max_steps": max_steps}
     asked = Question(estimator, made, privacy, noise, files, layout, name)
-    with _only_ours(no_privacy):
-        estimate, paid, warned = _released(asked, ledger, out, backend, workers, as_json)
+    with _only_ours(no_privacy), careful(asked, ledger, out) as budget:
+        estimate, paid, warned = released(asked, budget, out, backend, workers, as_json)
         _show(_shown(asked, estimate, paid, level), warned, out, as_json)
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked of which files: all of it public."""
-
-    estimator: str
-    made: Any
-    privacy: "Request"
-    noise: "Noise"
-    files: list[str]
-    layout: dict[str, Any]  # of `confide.logs.open`: columns and caps
-    name: str | None
-
-    @property
-    def id(self) -> str:
-        """Its name in a ledger. Other files, columns or caps are another question; whether the files have changed is not looked at."""
-        from confide.evaluation.estimator import question
-
-        paths = [str(Path(path).absolute()) for path in self.files]
-        where = [*paths, repr(sorted(self.layout.items())), self.noise.source]
-        asked = question(self.made, self.privacy, where)
-        return f"{self.name} {asked}" if self.name else asked  # a name never stands for two questions
-
-
-def _released(
-    asked: Question, path: Path | None, out: Path | None, backend: str, workers: int | None, quiet: bool
-) -> "tuple[ValueEstimate, str, list[str]]":
-    """The estimate, what it cost in words, and warnings. What can be refused is refused before the log is opened."""
-    from confide.errors import InvalidParameter, LogError
-    from confide.evaluation.catalogue import entry_of
-    from confide.logs import open as open_logs
-    from confide.mechanisms.sources import noise_source
-    from confide.privacy.ledger import Ledger
-    from confide.privacy.request import NoPrivacy
-
-    private = not isinstance(asked.privacy, NoPrivacy)
-    ledger = Ledger(path) if path is not None and private else None
-    known = next((spend for spend in ledger.spends if spend.id == asked.id), None) if ledger else None
-    if ledger is not None and known is None:
-        _afford(ledger, asked)
-    secure = noise_source("secure") if asked.noise.source == "secure" else None
-    _room(out, again=known is not None)
-    logs = open_logs(asked.files, **asked.layout)
-    if not logs.parts:
-        raise LogError("the log is empty: there is no row in it")
-    with _progress(logs, entry_of(asked.estimator).reads, quiet) as progress, _without_delta_warning():
-        estimate = asked.made.release(
-            logs.on(backend, workers=workers),
-            privacy=asked.privacy,
-            ledger=ledger,
-            noise=secure,
-            rng=None if secure else asked.noise.generator(asked.id),
-            progress=progress,
-            id=asked.id if ledger else None,
-        )
-    if out is not None and (held := out / "estimate.npz").exists() and held.read_bytes() != estimate.to_bytes():
-        raise InvalidParameter(f"{out} holds another estimate, which was paid for: choose another folder")
-    before = known.when if known is not None and known.released else None
-    return estimate, _paid(asked, ledger, before), delta_warnings(estimate.guarantee.users, asked.privacy.delta)
-
-
-def _afford(ledger: "Ledger", asked: Question) -> None:
-    """Refuse what the ledger does not cover, and say what it would."""
-    from confide.errors import BudgetExceeded
-    from confide.privacy.loss import GaussianDP
-
-    account, loss = ledger.account, asked.made.loss(asked.privacy)
-    try:
-        account.admit(loss)
-    except BudgetExceeded:
-        left = account.left
-        if isinstance(loss, GaussianDP):
-            left += f"; {_most(account, asked.privacy.delta)} is the most that fits"
-        raise BudgetExceeded(f"{asked.privacy} for {asked.estimator}", left) from None
-
-
-def _most(account: "Account", delta: float) -> str:
-    """What one more release with Gaussian noise may ask for, rounded down."""
-    from confide.privacy.accounting import gaussian_epsilon
-
-    return f"epsilon={math.floor(1000 * gaussian_epsilon(account.remaining.mu, delta)) / 1000:g} at delta={delta:g}"
-
-
-def _room(out: Path | None, *, again: bool) -> None:
-    """A folder that can be written to and holds no other estimate: that one was paid for."""
-    from confide.errors import InvalidParameter
-
-    if out is None:
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    if not os.access(out, os.W_OK):
-        raise InvalidParameter(f"cannot write into {out}")
-    if (out / "estimate.npz").exists() and not again:
-        raise InvalidParameter(f"{out} holds an estimate already, which was paid for: choose another folder")
 
 
 @contextmanager
@@ -239,67 +147,18 @@ def _only_ours(no_privacy: bool) -> Iterator[None]:
             os.umask(before)
 
 
-@contextmanager
-def _progress(logs: "Logs", reads: int, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar of rows, from parts: they are of about the same size."""
-    sources = {part.source.name: part.source for part in logs.parts} if sys.stderr.isatty() and not quiet else {}
-    rows = sum(sum(source.groups()) for source in sources.values())
-    with counting(quiet, "reading", rows * reads, "rows") as advance:
-        seen = 0
-
-        def progress(done: int, parts: int) -> None:
-            nonlocal seen
-            before, seen = seen if done > 1 else 0, rows * done // parts  # a second reading starts anew
-            advance(seen - before)
-
-        yield progress
-
-
-@contextmanager
-def _without_delta_warning() -> Iterator[None]:
-    """It is said by `delta_warnings`, of every estimate: also of one that a ledger had."""
-    import warnings
-
-    from confide.evaluation import DeltaWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeltaWarning)
-        yield
-
-
-def _paid(asked: Question, ledger: "Ledger | None", before: str | None) -> str:
-    if asked.noise.source == "none":
-        return "nothing was charged, for nothing of this may be published."
-    if ledger is None:
-        return "NOTHING WAS CHARGED: without --ledger nobody adds up what several evaluations of one log reveal together."
-    account = ledger.account
-    left = f"Left: {account.left}"
-    if account.remaining.mu > 0 and asked.privacy.delta > 0:
-        left = f"Left: {_most(account, asked.privacy.delta)} for one more with Gaussian noise (confide ledger show)"
-    if before is not None:
-        return f"asked before, at {before}: this is the answer that was given then, at no cost; --id asks anew. {left}."
-    return f"charged to {ledger.path.name}. {left}."
-
-
 def _shown(asked: Question, estimate: "ValueEstimate", paid: str, level: float) -> "Shown":
     """With what was clipped, which noise was added, and who paid."""
     from confide.evaluation.catalogue import entry_of
     from confide.report.values import Shown
 
-    made, caps = asked.made, asked.layout
     one = "target" in entry_of(asked.estimator).takes
-    visits, states = getattr(made, "visits", None), len(estimate.values)
-    first = "" if visits is None else f"; of each the first {min(visits, states)} different states count"
-    if visits is not None and visits < states:
-        first += ", and values and error bars are about those visits"
-    counted = f"{caps['max_trajectories']} of a user's trajectories, {caps['max_steps']:,} steps of each{first}"
-    if asked.layout["action"] is not None and hasattr(made, "clip"):
-        counted += f"; weights above {made.clip:g} count as {made.clip:g}, and the error bars do not cover that"
-    clipped = f"returns are clipped to [{estimate.lowest:g}, {estimate.highest:g}]; {counted}."
+    counted = asked.made.counted(asked.layout["max_trajectories"], asked.layout["max_steps"])
     what = "The value of a policy" if one else f"The values of {len(estimate.values):,} states"
     title = f"{what} by {asked.estimator}"
-    said = (("counted", clipped), ("noise", asked.noise.why), ("ledger", paid))
-    return Shown(estimate, title, level, said if asked.noise.source != "none" else (said[0], said[2]), one)
+    said = (("counted", f"{counted}."), ("noise", asked.noise.why), ("ledger", paid))
+    told = said if asked.noise.source != "none" else (said[0], said[2])
+    return Shown(estimate, title, level, told, one, asked.made.about)
 
 
 def _show(shown: "Shown", warned: list[str], out: Path | None, as_json: bool) -> None:

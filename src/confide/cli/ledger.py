@@ -45,11 +45,10 @@ def show(path: File, as_json: Annotated[bool, typer.Option("--json", help="For m
         return
     if spends:
         _print_table(spends)
-    spent = account.spent
+    spent, times = account.spent, "1 spend" if len(spends) == 1 else f"{len(spends)} spends"
     parts = f"mu={spent.mu:.6g} of Gaussian noise and (epsilon={spent.epsilon:.6g}, delta={spent.delta:.6g}) of other noise"
-    typer.echo(f"total: {_total(account)}")
-    typer.echo(f"spent: epsilon={account.epsilon:.6g} at delta={account.total.delta:g} in {len(spends)} spends: {parts}")
-    typer.echo(f"left:  {account.left}")
+    so_far = f"epsilon={account.epsilon:.6g} at delta={account.total.delta:g} in {times}: {parts}"
+    _print_lines({"total:": _total(account), "spent:": so_far, "left:": account.left})
 
 
 def _total(account: "Account") -> str:
@@ -60,19 +59,32 @@ def _total(account: "Account") -> str:
 
 
 def _print_table(spends: "tuple[Spend, ...]") -> None:
+    """Three lines for a spend, not columns: ids and descriptions are too long to stand side by side on a narrow terminal."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table()
-    for column in ("when (UTC)", "what", "id", "loss", "relation", "state"):
-        table.add_column(column, overflow="fold")
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    table.add_column("when (UTC)", no_wrap=True)
+    table.add_column("spend", overflow="fold")
     for spend in spends:
         loss = ", ".join(f"{name}={value:.6g}" for name, value in _parameters(spend).items())
         when = spend.when.replace("T", " ").removesuffix("+00:00")
-        cells = (when, spend.what, spend.id, loss, spend.relation.value, _state(spend))
-        table.add_row(*map(Text, cells))  # Text: a name in [brackets] is no markup
+        lines = f"{spend.what}\n{loss}, relation {spend.relation.value}, {_state(spend)}\nid {spend.id}"
+        table.add_row(when, Text(lines))  # Text: a name in [brackets] is no markup
     Console().print(table)
+
+
+def _print_lines(lines: dict[str, str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for name, text in lines.items():
+        grid.add_row(name, Text(text))
+    Console().print(grid)
 
 
 def _record(account: "Account", spends: "tuple[Spend, ...]") -> dict[str, Any]:

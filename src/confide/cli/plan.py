@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.cli.logs import MaxSteps, MaxTrajectories
+from confide.cli.logs import MaxTrajectories
 from confide.cli.options import AsJson, print_json
 
 if TYPE_CHECKING:
@@ -30,7 +30,12 @@ EstimatorName = Annotated[
     ),
 ]
 Visits = Annotated[
-    int | None, typer.Option(help="So many different states of a trajectory count.", min=1, show_default="20, or all states")
+    int | None,
+    typer.Option(
+        help="So many different states of a trajectory count (sufficient-statistics: of a user; lstd: sets a norm).",
+        min=1,
+        show_default="20, or all states",
+    ),
 ]
 Shrink = Annotated[
     str | None, typer.Option(help="counts-and-sums: towards a fixed value, or empirical-bayes.", show_default="fixed")
@@ -65,6 +70,7 @@ def evaluate(
     features: Features = None,
     prior_std: PriorStd = None,
     centre: Centre = None,
+    second_moments: SecondMoments = False,
     relation: Relation = "replace",
     visit_shares: Annotated[
         Path | None, typer.Option(help="Public visits per user of each state: .npy or .csv.", show_default="the same for all")
@@ -76,9 +82,13 @@ def evaluate(
         float | None, typer.Option(help="How much values differ between states.", show_default="prior std times return bound")
     ] = None,
     max_trajectories: MaxTrajectories = 1,
-    max_steps: MaxSteps = 10_000,
+    max_steps: Annotated[
+        int | None, typer.Option(help="--propose: so many steps of a trajectory are counted.", min=1, show_default=False)
+    ] = None,
     propose: Annotated[bool, typer.Option("--propose", help="Propose return bound, visits and shrinkage, and say why.")] = False,
-    reward_range: Annotated[tuple[float, float], typer.Option(help="--propose: the range of a reward.")] = (0.0, 1.0),
+    reward_range: Annotated[
+        tuple[float, float] | None, typer.Option(help="--propose: the range of a reward.", show_default="0 1")
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="--propose: a trajectory is rewarded once at most.")] = False,
     usual_steps: Annotated[
         int | None, typer.Option(help="--propose: how many different states trajectories usually see.", min=1, show_default=False)
@@ -87,42 +97,51 @@ def evaluate(
 ) -> None:
     """The error to expect of `confide evaluate`, for several epsilons. No data are looked at."""
     from confide.errors import InvalidParameter
-    from confide.evaluation.catalogue import make_estimator, read_table
+    from confide.evaluation.catalogue import can_plan, make_estimator, read_table
 
-    options = {"visits": visits, "shrink": shrink, "features": features, "prior_std": prior_std, "centre": centre}
+    if not can_plan(estimator):
+        raise InvalidParameter(f"the error of {estimator} cannot be told in advance: counts-and-sums can be planned")
     privacy = promise_of(epsilon, delta, relation)
+    chosen: dict[str, Any] = {"visits": visits, "shrink": shrink, "prior_std": prior_std, "centre": centre}
+    chosen |= {"return_bound": return_bound}
+    known = {"max_steps": max_steps, "reward_range": reward_range, "once": once or None, "usual_steps": usual_steps}
     proposal = None
     if propose:
-        given = [
-            key for key, value in {"return_bound": return_bound, **options}.items() if value is not None and key != "features"
-        ]
-        if given:
-            raise InvalidParameter(f"--propose chooses --{given[0].replace('_', '-')}: leave one of them out")
-        known = {"max_steps": max_steps, "reward_range": reward_range, "once": once, "usual_steps": usual_steps}
-        proposal = _proposed(estimator, states, users, discount, known)
-        return_bound, options = (
-            proposal.return_bound,
-            _settings(proposal) | {key: value for key, value in options.items() if value is not None},
-        )
-    made = make_estimator(
-        estimator, states=states, discount=discount, return_bound=1.0 if return_bound is None else return_bound, **options
-    )
-    if not hasattr(made, "plan"):
-        raise InvalidParameter(f"the error of {estimator} cannot be told in advance: counts-and-sums can be planned")
+        _refuse(chosen, "--propose chooses {}: leave one of them out")
+        proposal = _proposed(known, states=states, users=users, discount=discount, components=features is not None)
+        chosen = {**_settings(proposal), "return_bound": proposal.return_bound}
+    else:
+        _refuse(known, "{} is for --propose: add it, or leave {} out")
+    bound = chosen.pop("return_bound")
+    more = chosen | {"features": features, "second_moments": second_moments or None}
+    made = make_estimator(estimator, states=states, discount=discount, return_bound=1.0 if bound is None else bound, **more)
     shares = None if visit_shares is None else read_table(visit_shares, "visit shares").ravel()
-    more = {"visit_shares": shares, "return_std": return_std, "spread": spread, "trajectories": max_trajectories}
-    chosen = sorted({privacy.epsilon, *_EPSILONS})
-    plans = [made.plan(users, promise_of(one, delta, relation), **more) for one in chosen]
-    _show(made, plans, chosen.index(privacy.epsilon), proposal, as_json)
+    users_like = {"visit_shares": shares, "return_std": return_std, "spread": spread, "trajectories": max_trajectories}
+    epsilons = sorted({privacy.epsilon, *_EPSILONS})
+    plans = [made.plan(users, promise_of(one, delta, relation), **users_like) for one in epsilons]
+    _show(made, plans, epsilons.index(privacy.epsilon), proposal, as_json)
 
 
-def _proposed(estimator: str, states: int, users: int, discount: float, known: dict[str, Any]) -> "Proposal":
+def _refuse(options: dict[str, Any], message: str) -> None:
+    """None of these may be given."""
+    from confide.errors import InvalidParameter
+
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    if given:
+        raise InvalidParameter(message.replace("{}", given[0]))
+
+
+def _proposed(known: dict[str, Any], **public: Any) -> "Proposal":
     from confide.errors import InvalidParameter
     from confide.evaluation import propose
+    from confide.logs import Caps
 
-    if estimator != "counts-and-sums":
-        raise InvalidParameter(f"--propose is for counts-and-sums, got {estimator}")
-    return propose(states=states, users=users, discount=discount, **known)
+    if known["max_steps"] is None and not known["once"]:
+        raise InvalidParameter(
+            "--propose needs --max-steps, as every step may be rewarded, or --once, if a trajectory is rewarded once"
+        )
+    given = {name: value for name, value in known.items() if value is not None}
+    return propose(**{"max_steps": Caps().steps} | given, **public)
 
 
 def _settings(proposal: "Proposal") -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,42 +40,42 @@ ESTIMATORS = {
     "dp-lsw": Entry(
         "confide.evaluation.dp_lsw:DPLSW",
         "least squares on average returns, noise on smooth sensitivity [Balle16]",
-        ("states", "features", "calibration"),
+        ("states", "features", "weights", "calibration"),
         needs=("states",),
         noise="smooth",
     ),
     "dp-lsl": Entry(
         "confide.evaluation.dp_lsl:DPLSL",
         "ridge regression on returns, noise on smooth sensitivity [Balle16]",
-        ("states", "features", "ridge", "calibration"),
+        ("states", "features", "weights", "ridge", "calibration"),
         needs=("states", "ridge"),
         noise="smooth",
     ),
     "sufficient-statistics": Entry(
         "confide.evaluation.sufficient_statistics:SufficientStatistics",
         "linear values from the noisy statistics of a regression on returns; public error bars",
-        ("features", "visits", "centre"),
+        ("features", "weights", "visits", "centre", "interval_share"),
         needs=("features",),
         reads=2,
     ),
     "lstd": Entry(
         "confide.evaluation.lstd:PrivateLSTD",
         "linear values from noisy temporal differences; public error bars",
-        ("features", "visits", "centre"),
+        ("features", "weights", "visits", "centre", "interval_share"),
         needs=("features",),
         reads=2,
     ),
     "importance-sampling": Entry(
         "confide.evaluation.importance_sampling:ImportanceSampling",
         "the value of another policy, from returns weighted by likelihood",
-        ("target", "clip", "per_decision", "centre"),
+        ("target", "clip", "per_decision", "centre", "interval_share"),
         needs=("target",),
         reads=2,
     ),
     "weighted-importance-sampling": Entry(
         "confide.evaluation.importance_sampling:WeightedImportanceSampling",
         "the same, over the sum of the weights: a little bias for much less variance",
-        ("target", "clip", "centre"),
+        ("target", "clip", "centre", "interval_share"),
         needs=("target",),
         reads=2,
     ),
@@ -99,7 +100,7 @@ def entry_of(name: str) -> Entry:
 def make_estimator(name: str, *, states: int, discount: float, return_bound: float, **options: Any) -> Any:
     """The estimator of that name. Options that are None are left to it; one that it does not take is refused. Both are public:
 
-    `features` are a table [s, d] or its file, `target` probabilities [h, s, a] or the file of a policy.
+    `features` are a table [s, d] or its file, `weights` [s] or their file, `target` probabilities [h, s, a] or the file of a policy.
     """
     entry = entry_of(name)
     given = {key: value for key, value in options.items() if value is not None}
@@ -111,7 +112,7 @@ def make_estimator(name: str, *, states: int, discount: float, return_bound: flo
     missing = [key for key in entry.needs if key not in given]
     if missing:
         raise InvalidParameter(f"{name} needs {_option(missing[0])}")
-    for key, read in (("features", lambda path: read_table(path, "features")), ("target", _read_policy)):
+    for key, read in _READ.items():
         if isinstance(given.get(key), str | Path):
             given[key] = read(given[key])
     _check_states(given, states)
@@ -135,6 +136,10 @@ def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def can_plan(name: str) -> bool:
+    return hasattr(_load(entry_of(name)), "plan")
+
+
 def _load(entry: Entry) -> Any:
     module, _, attribute = entry.place.partition(":")
     return getattr(importlib.import_module(module), attribute)
@@ -144,14 +149,20 @@ def read_table(path: str | Path, what: str) -> "npt.NDArray[np.float64]":
     """Public numbers from a .npy or .csv file; never a pickle."""
     import numpy as np
 
+    if not Path(path).exists():
+        raise InvalidParameter(f"cannot read the {what}: there is no file {path}")
     try:
         if str(path).endswith(".npy"):
-            return np.asarray(np.load(path, allow_pickle=False), dtype=float)
-        return np.loadtxt(path, delimiter=",", ndmin=2)
+            table = np.asarray(np.load(path, allow_pickle=False), dtype=float)
+        else:
+            table = np.loadtxt(path, delimiter=",", ndmin=2)
     except OSError as error:
         raise InvalidParameter(f"cannot read the {what} in {path}: {error.strerror or 'damaged'}") from None
     except (ValueError, TypeError, EOFError):
         raise InvalidParameter(f"the {what} in {path} must be a table of numbers, as .npy or as .csv without a header") from None
+    if not np.isfinite(table).all():
+        raise InvalidParameter(f"the {what} in {path} must be finite, and some are NaN or infinite")
+    return table
 
 
 def _read_policy(path: str | Path) -> "npt.NDArray[np.float64]":
@@ -161,6 +172,13 @@ def _read_policy(path: str | Path) -> "npt.NDArray[np.float64]":
     if not isinstance(policy, FinitePolicy):
         raise InvalidParameter(f"{path} must hold a policy over finitely many states and actions, got {type(policy).__name__}")
     return policy.probabilities()
+
+
+_READ: dict[str, Callable[[str | Path], Any]] = {
+    "features": lambda path: read_table(path, "features"),
+    "weights": lambda path: read_table(path, "weights").ravel(),
+    "target": _read_policy,
+}
 
 
 @dataclass(frozen=True, slots=True)

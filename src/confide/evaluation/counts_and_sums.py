@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,18 @@ from confide.errors import InvalidParameter
 from confide.evaluation.asker import Asker, Logs, Progress
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator, check_noise, check_request
-from confide.evaluation.plan import Plan, Population, rehearsed, shares_of, shares_or_uniform
+from confide.evaluation.parameters import (
+    USUAL_VISITS,
+    first_of_user,
+    keep,
+    keep_returns,
+    nobody,
+    numbers,
+    real,
+    whole,
+    yes_or_no,
+)
+from confide.evaluation.plan import Plan, Population, checked_spread, checked_std, rehearsed, shares_of, shares_or_uniform
 from confide.evaluation.shrinkage import Ratios, Shrunk, empirical_bayes, fixed, standardised
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Array, Released
@@ -20,10 +32,8 @@ from confide.privacy.loss import GaussianDP, loss_for
 from confide.privacy.request import NoPrivacy, Relation, Request
 from confide.statistics.first_visits import FirstVisitReturns, FirstVisits
 
-USUAL_VISITS = 20  # noise grows with the root of it, and later states of a long trajectory are earlier ones of another
 
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class CountsAndSums(Estimator):
     """The value of every state, from one noisy vector of counts n_s and sums of scaled returns g = (F - centre)/R, R = return_bound/2.
 
@@ -42,6 +52,7 @@ class CountsAndSums(Estimator):
     count).
     """
 
+    about: ClassVar[str] = "the expected return from its state, as far as it is counted (below),"
     states: int
     discount: float = 1.0
     return_bound: float = 1.0
@@ -57,8 +68,13 @@ class CountsAndSums(Estimator):
             raise InvalidParameter(f'shrink must be "fixed" or "empirical-bayes", got {self.shrink!r}')
         if self.shrink == "fixed" and self.components is not None:
             raise InvalidParameter('components are what shrink="empirical-bayes" shrinks to')
-        if not 1e-6 <= self.prior_std <= 1e6:
-            raise InvalidParameter(f"prior_std must be positive, in units of return_bound, got prior_std={self.prior_std}")
+        keep_returns(self)
+        keep(self, states=whole("states", self.states), prior_std=_prior_std(self.prior_std))
+        keep(self, second_moments=yes_or_no("second_moments", self.second_moments))
+        if self.visits is not None:
+            keep(self, visits=whole("visits", self.visits))
+        if self.components is not None:
+            keep(self, components=numbers("components", self.components))
         self.statistic()
         standardised(self.components, self.states)
 
@@ -69,6 +85,14 @@ class CountsAndSums(Estimator):
         balance = math.sqrt((3 if self.states == K else 1) - kappa**2 / 4)
         bound = FirstVisits(self.states, K, trajectories, 1.0 if pure else balance, kappa)
         return FirstVisitReturns(bound, self.discount, self._centre, self.return_bound / 2)
+
+    def counted(self, trajectories: int, steps: int) -> str:
+        centre, R = self._centre, self.return_bound / 2
+        kept = "all different states of a trajectory count"
+        if self.visits is not None and self.visits < min(self.states, steps):
+            kept = f"the first {self.visits} different states of a trajectory count, and values and error bars are about those visits"
+        clipped = f"returns are clipped to [{centre - R:g}, {centre + R:g}]"
+        return f"{clipped}; {first_of_user(trajectories, steps)}; {kept}; {nobody(self.states)}"
 
     @property
     def _centre(self) -> float:
@@ -134,13 +158,12 @@ class CountsAndSums(Estimator):
         returns of one state vary (the most that the clip allows, if None); `spread`: how far values are from what they are shrunk to, the
         centre or their mean (prior_std return_bound, if None). The estimator's own code is run on made-up releases of users like that.
         """
-        if isinstance(users, bool) or not isinstance(users, int) or users < 1:
-            raise InvalidParameter(f"users must be a whole number, at least 1, got users={users}")
+        users, trajectories = whole("users", users), whole("trajectories", trajectories)
         check_request(privacy)
         bound, R, prior = self.statistic(trajectories, pure=is_pure(privacy)).bound, self.return_bound / 2, 2 * self.prior_std
         shares, known = shares_or_uniform(visit_shares, self.states, bound.visits, trajectories)
-        spread_g = prior if spread is None else spread / R
-        vary = None if return_std is None else np.broadcast_to(np.asarray(return_std, dtype=float) / R, (self.states,))
+        spread_g = prior if spread is None else checked_spread(spread, self.return_bound) / R
+        vary = None if return_std is None else checked_std(return_std, self.states, self.return_bound) / R
         around = (
             spread_g if self.shrink == "fixed" else max(prior, spread_g)
         )  # a mean that values share matters if it is estimated
@@ -155,6 +178,10 @@ class CountsAndSums(Estimator):
             f"values are about {R * spread_g:.3g} from what they are shrunk to",
         )
         return Plan(users, privacy, std, R * per_state, R * rmse, R * sampling, assumed)
+
+
+def _prior_std(value: float) -> float:
+    return real("prior_std", value, "positive, in units of return_bound", lambda x: 1e-6 <= x <= 1e6)
 
 
 def is_pure(privacy: Request) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 from confide.errors import InvalidParameter
 from confide.evaluation.asker import Logs, Progress
 from confide.evaluation.estimate import ValueEstimate
+from confide.evaluation.parameters import keep, positive
 from confide.evaluation.smooth_release import (
     LinearMonteCarlo,
     SmoothEstimator,
@@ -22,7 +23,7 @@ from confide.privacy.bounded import Array
 from confide.privacy.request import NoPrivacy
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class _RidgeFit(LinearMonteCarlo):
     """theta = argmin sum over visits rho_s (F - phi_s theta)^2 + (lambda/2) ||theta||^2 [Balle16, (11)-(12), times m].
 
@@ -37,21 +38,21 @@ class _RidgeFit(LinearMonteCarlo):
     weights: Array | None = None
 
     def __post_init__(self) -> None:
-        feature_matrix(self)
+        self._keep_shared()
+        keep(self, ridge=positive("ridge", self.ridge))
         if (positive_weights(self.weights, self.states, "weights") > 1).any():
             raise InvalidParameter("weights must be at most 1")
-        if not (self.ridge > 0 and math.isfinite(self.ridge)):
-            raise InvalidParameter(f"ridge must be positive and finite, got ridge={self.ridge}")
 
     @property
     def _norm(self) -> float:
         return 1.0 if self.features is None else float(np.linalg.norm(feature_matrix(self), 2))
 
     def solve(self, counts: Array, returns: Array) -> Array:
-        rho, phi = positive_weights(self.weights, self.states, "weights"), feature_matrix(self)
+        rho = positive_weights(self.weights, self.states, "weights")
         if self.features is None:
             shrunk: Array = rho * returns / (rho * counts + self.ridge / 2)
             return shrunk
+        phi = feature_matrix(self)
         gram = phi.T @ ((rho * counts)[:, None] * phi) + np.diag(np.full(phi.shape[1], self.ridge / 2))
         return np.asarray(np.linalg.solve(gram, phi.T @ (rho * returns)), dtype=np.float64)
 
@@ -90,7 +91,7 @@ class LSL(_RidgeFit):
         return release_exactly(self, logs, progress)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class DPLSL(_RidgeFit, SmoothEstimator):
     """LSL plus Gaussian noise on smooth sensitivity.
 

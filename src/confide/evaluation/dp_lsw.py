@@ -19,7 +19,7 @@ from confide.privacy.bounded import Array
 from confide.privacy.request import NoPrivacy
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class _WeightedFit(LinearMonteCarlo):
     """theta = argmin sum_s w_s (F_s - phi_s theta)^2, F_s the average first-visit return [Balle16, (7)-(9)].
 
@@ -34,7 +34,7 @@ class _WeightedFit(LinearMonteCarlo):
     weights: Array | None = None
 
     def __post_init__(self) -> None:
-        feature_matrix(self)
+        self._keep_shared()
         positive_weights(self.weights, self.states, "weights")
 
     def solve(self, counts: Array, returns: Array) -> Array:
@@ -70,7 +70,7 @@ class LSW(_WeightedFit):
         return release_exactly(self, logs, progress)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class DPLSW(_WeightedFit, SmoothEstimator):
     """LSW plus Gaussian noise on smooth sensitivity.
 

@@ -3,6 +3,9 @@
 import io
 import json
 import math
+import struct
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +20,9 @@ from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import CentralDP, NoPrivacy, Request, Trust
 
 _FORMAT = "confide-estimate/1"
+# what NumPy, zip and JSON raise where a file is not what it should be
+_NO_FILE = OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error
+_DAMAGED = *_NO_FILE, ValueError, LookupError, TypeError, AttributeError, NotImplementedError
 _RATIO = ("counts", "sums", "count_std", "sum_std", "sampling_variance")
 
 
@@ -37,6 +43,11 @@ class ValueEstimate:
     highest: float
     parameters: Array | None = None
     released: Mapping[str, Array] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        low, high, count = self.values.min(), self.values.max(), len(self.values)
+        values = f"1 value, {low:.3g}" if count == 1 else f"{count} values from {low:.3g} to {high:.3g}"
+        return f"ValueEstimate({values}; {self.guarantee})"
 
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
         """Bounds [s] that each contain the true value with this probability, noise and sampling together.
@@ -95,8 +106,8 @@ class ValueEstimate:
                 parameters=held.get("parameters"),
                 released={name.removeprefix("released."): held[name] for name in held if name.startswith("released.")},
             )
-        except (ValueError, KeyError, OSError, EOFError, TypeError) as error:
-            raise StateError(f"this is not a saved estimate: {type(error).__name__}") from None
+        except _DAMAGED as error:
+            raise StateError(f"this is not a saved estimate, or it is damaged or cut off: {type(error).__name__}") from None
 
     def save(self, folder: str | Path) -> None:
         """`estimate.npz`, and `certificate.json` where there is one, into a folder: both are public."""
@@ -106,11 +117,13 @@ class ValueEstimate:
             self.certificate.save(Path(folder) / "certificate.json")
 
     @classmethod
-    def load(cls, folder: str | Path) -> "ValueEstimate":
+    def load(cls, path: str | Path) -> "ValueEstimate":
+        """From a folder that it was saved in, or from the file `estimate.npz` itself."""
+        file = Path(path) / "estimate.npz" if Path(path).is_dir() else Path(path)
         try:
-            return cls.from_bytes((Path(folder) / "estimate.npz").read_bytes())
+            return cls.from_bytes(file.read_bytes())
         except OSError as error:
-            raise StateError(f"cannot read an estimate from {folder}: {error.strerror}") from None
+            raise StateError(f"cannot read an estimate from {path}: {error.strerror}") from None
 
 
 def _quantile(level: float, *, laplace: bool) -> float:

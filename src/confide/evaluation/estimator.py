@@ -10,6 +10,7 @@ from confide._digest import digest
 from confide.errors import InvalidParameter
 from confide.evaluation.asker import Logs, Progress
 from confide.evaluation.estimate import ValueEstimate
+from confide.evaluation.parameters import described
 from confide.mechanisms.additive import additive_noise
 from confide.mechanisms.counters import Exact
 from confide.mechanisms.sources import FastSource, NoiseSource, noise_source
@@ -18,12 +19,18 @@ from confide.privacy.ledger import Ledger
 from confide.privacy.loss import NO_PRIVACY, Loss, loss_for
 from confide.privacy.request import CentralDP, NoPrivacy, Relation, Request
 
+CHARGED = "The ledger was charged before this error: once its cause is repaired, the same question costs nothing more."
+
 
 class Estimator(ABC):
     """An estimator holds public parameters only; the log is touched by `release`, and after the ledger has agreed."""
 
     __slots__ = ()
     discrete: ClassVar[bool] = True  # whether it can take secure noise, which is on a lattice
+    about: ClassVar[str] = "the true value"  # what its intervals hold with the probability that they state
+
+    def __repr__(self) -> str:
+        return described(self)
 
     def release(
         self,
@@ -41,6 +48,7 @@ class Estimator(ABC):
         `rng` seeds fast noise, for simulation; `noise` is a source; with neither the noise is secure, where it can be. `id` asks anew.
         """
         check_request(privacy)
+        check_call(logs, ledger, progress, id)
         source = source_of(rng, noise, privacy, continuous=not self.discrete)
         make = self._prepare(logs, privacy, source, progress)
         return publish(self, logs, make, privacy=privacy, loss=self.loss(privacy), ledger=ledger, id=id)
@@ -48,6 +56,10 @@ class Estimator(ABC):
     def loss(self, privacy: Request) -> Loss:
         """What a release is charged: known before the log is touched."""
         return NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
+
+    @abstractmethod
+    def counted(self, trajectories: int, steps: int) -> str:
+        """What counts of a log with these caps, and what is clipped, in words: all of it public."""
 
     @abstractmethod
     def _prepare(
@@ -62,6 +74,10 @@ def source_of(
     """`rng` seeds fast noise, `noise` is a source; with neither, secure noise (fast where only noise on the reals will do)."""
     if rng is not None and noise is not None:
         raise InvalidParameter("give rng (fast noise, for simulation) or noise (a source), not both")
+    if not isinstance(rng, np.random.Generator | None):
+        raise InvalidParameter(f"rng must be a NumPy generator, as np.random.default_rng(0) is, got {type(rng).__name__}")
+    if noise is not None and not all(hasattr(noise, part) for part in ("name", "discrete", "gaussian", "laplace")):
+        raise InvalidParameter(f'noise must be a source, as noise_source("secure") is, got {type(noise).__name__}')
     if noise is not None:
         return noise
     if rng is not None:
@@ -82,23 +98,24 @@ def publish(
     """Make the estimate, through the ledger if there is one: too little left is refused before the log is touched.
 
     The charge is on the disk before the data are read, and the estimate before it is returned; after a crash the same call goes on and
-    pays nothing. The id is made of the question (estimator, its public parameters, the promise, the log's files, columns and caps): asked
-    again, the ledger hands out the answer it has. With another `id` the same question is another one, as after the log has grown; no id
-    makes one question of two.
+    pays nothing, and an error carries a note that says so. The id is made of the question (estimator, its public parameters, the promise,
+    the log's files, columns and caps): asked again, the ledger hands out the answer it has. With another `id` the same question is
+    another one, as after the log has grown; no id makes one question of two.
     """
     if ledger is None or isinstance(privacy, NoPrivacy):
         return make()
     name = type(estimator).__name__
     asked = question(estimator, privacy, [*logs.assumptions, getattr(logs, "identity", "")])
     what = f"{name}, {privacy}, question {asked[-8:]}"  # the ledger refuses an id that stands for another question
-    stored = ledger.spend(
-        id or asked,
-        what,
-        loss,
-        Relation(privacy.relation),
-        release=lambda: make().to_bytes(),
-    )
-    return ValueEstimate.from_bytes(stored)
+
+    def release() -> bytes:
+        try:
+            return make().to_bytes()
+        except BaseException as error:
+            error.add_note(CHARGED)
+            raise
+
+    return ValueEstimate.from_bytes(ledger.spend(id or asked, what, loss, Relation(privacy.relation), release=release))
 
 
 def question(estimator: Any, privacy: Request, log: Sequence[str]) -> str:
@@ -110,6 +127,20 @@ def check_request(privacy: Request) -> None:
     """Whoever evaluates a log holds it: central privacy, or none."""
     if not isinstance(privacy, CentralDP | NoPrivacy):
         raise InvalidParameter(f"a log is evaluated under CentralDP or NoPrivacy, got {type(privacy).__name__}")
+
+
+def check_call(logs: Logs, ledger: Ledger | None = None, progress: Progress | None = None, id: str | None = None) -> None:
+    """Arguments of the wrong type would be found out after the charge."""
+    if not hasattr(logs, "assumptions"):
+        raise InvalidParameter(
+            f"logs must be a log, as confide.logs.open(path) or in_memory(users) is, got {type(logs).__name__}"
+        )
+    if not isinstance(ledger, Ledger | None):
+        raise InvalidParameter(f"ledger must be a Ledger, as confide.Ledger(path) is, got {type(ledger).__name__}")
+    if not (progress is None or callable(progress)):
+        raise InvalidParameter(f"progress must be a function of the parts done and of all parts, got {type(progress).__name__}")
+    if not isinstance(id, str | None):
+        raise InvalidParameter(f"id must be text, got {type(id).__name__}")
 
 
 def check_noise(bound: Bound, privacy: Request, source: NoiseSource) -> None:

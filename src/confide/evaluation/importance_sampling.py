@@ -1,6 +1,7 @@
 """The value of another policy than the one that was followed: importance sampling, plain, per decision, and weighted."""
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -9,17 +10,16 @@ from confide.errors import InvalidParameter
 from confide.evaluation.asker import Asker, Logs
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.linear_values import SPREAD
-from confide.evaluation.two_parts import AsksTwice, Questions, Returns
+from confide.evaluation.parameters import first_of_user, keep, numbers, real, yes_or_no
+from confide.evaluation.two_parts import BANDS, AsksTwice, Questions, Returns
 from confide.policy import FinitePolicy, StochasticPolicy
 from confide.privacy.bounded import Array, L2Ball
 from confide.privacy.request import Request
 from confide.statistics.importance_weights import WeightAndWorth, WeightedReturns
 from confide.statistics.per_user import Bands, ResidualBands
 
-BANDS = 12  # of residuals: from the worst case down to 1/2048 of it
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ImportanceSampling(AsksTwice):
     """V = c + (R / users) sum of users' rho g: rho = min(clip, product of target / logged probabilities), g = (F - c)/R.
 
@@ -43,8 +43,10 @@ class ImportanceSampling(AsksTwice):
     none.
     """
 
-    target: Array | FinitePolicy = field(repr=False)
+    about: ClassVar[str] = "the value with clipped weights, which is the policy's value only if no weight is above the clip,"
+    target: Array | FinitePolicy
     discount: float = 1.0
+    _: KW_ONLY
     return_bound: float = 1.0
     clip: float = 10.0
     per_decision: bool = False
@@ -52,8 +54,12 @@ class ImportanceSampling(AsksTwice):
     interval_share: float = 0.1
 
     def __post_init__(self) -> None:
-        _ = self._returns
-        object.__setattr__(self, "target", _checked(self.target, self.clip))
+        self._keep_shared()
+        keep(self, target=_probabilities(self.target), clip=_clip(self.clip))
+        keep(self, per_decision=yes_or_no("per_decision", self.per_decision))
+
+    def counted(self, trajectories: int, steps: int) -> str:
+        return _counted(self, trajectories, steps)
 
     def statistic(self) -> WeightedReturns:
         returns, target = self._returns, np.asarray(self.target)
@@ -61,7 +67,7 @@ class ImportanceSampling(AsksTwice):
         return WeightedReturns(L2Ball(1.0, 1), target, *limits, self.per_decision)
 
     def _questions(self, logs: Logs, privacy: Request) -> Questions:  # noqa: ARG002
-        _check_actions(logs)
+        _check_log(logs, len(np.asarray(self.target)))
         statistic = self.statistic()
         bounds = statistic.bound, Bands(BANDS, 1)
         return bounds, lambda asker: self._estimate(asker, statistic)
@@ -77,7 +83,7 @@ class ImportanceSampling(AsksTwice):
         return _estimate_of(asker, type(self).__name__, self._returns, np.clip(v, -1.0, 1.0), noise_std, held)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class WeightedImportanceSampling(AsksTwice):
     """V = c + R (sum of users' rho g) / (sum of users' rho), both sums released in one query; otherwise as `ImportanceSampling`.
 
@@ -89,16 +95,21 @@ class WeightedImportanceSampling(AsksTwice):
     are the whole range.
     """
 
-    target: Array | FinitePolicy = field(repr=False)
+    about: ClassVar[str] = "the value with clipped weights, which is the policy's value only if no weight is above the clip,"
+    target: Array | FinitePolicy
     discount: float = 1.0
+    _: KW_ONLY
     return_bound: float = 1.0
     clip: float = 10.0
     centre: float | None = None
     interval_share: float = 0.1
 
     def __post_init__(self) -> None:
-        _ = self._returns
-        object.__setattr__(self, "target", _checked(self.target, self.clip))
+        self._keep_shared()
+        keep(self, target=_probabilities(self.target), clip=_clip(self.clip))
+
+    def counted(self, trajectories: int, steps: int) -> str:
+        return _counted(self, trajectories, steps)
 
     def statistic(self) -> WeightedReturns:
         returns, target = self._returns, np.asarray(self.target)
@@ -106,7 +117,7 @@ class WeightedImportanceSampling(AsksTwice):
         return WeightedReturns(WeightAndWorth(), target, *limits)
 
     def _questions(self, logs: Logs, privacy: Request) -> Questions:  # noqa: ARG002
-        _check_actions(logs)
+        _check_log(logs, len(np.asarray(self.target)))
         statistic = self.statistic()
         bounds = statistic.bound, Bands(BANDS, 1)
         return bounds, lambda asker: self._estimate(asker, statistic)
@@ -139,15 +150,33 @@ def _estimate_of(asker: Asker, name: str, returns: Returns, v: Array, noise_std:
     return ValueEstimate(c + R * v, R * noise_std, guarantee, certificate, c - R, c + R, released=held)
 
 
-def _checked(target: npt.ArrayLike | FinitePolicy, clip: float) -> Array:
-    """Probabilities [h, s, a], as an array: the question to a ledger is told by its bytes."""
-    if not 1e-6 <= clip <= 1e9:
-        raise InvalidParameter(f"clip must be positive and finite, got clip={clip}")
-    weights = target.probabilities() if isinstance(target, FinitePolicy) else np.asarray(target, dtype=float)
+def _clip(value: float) -> float:
+    return real("clip", value, "positive and finite", lambda x: 1e-6 <= x <= 1e9)
+
+
+def _probabilities(target: npt.ArrayLike | FinitePolicy) -> Array:
+    """[h, s, a], as an array: the question to a ledger is told by its bytes."""
+    weights = target.probabilities() if isinstance(target, FinitePolicy) else numbers("target", target)
+    if weights.ndim not in (2, 3):
+        raise InvalidParameter(f"target must be a policy or probabilities [s, a] or [h, s, a], got shape {weights.shape}")
     return StochasticPolicy(weights[None] if weights.ndim == 2 else weights).weights
 
 
-def _check_actions(logs: Logs) -> None:
-    """Before anything is paid."""
+def _check_log(logs: Logs, horizon: int) -> None:
+    """Before anything is paid. Users with more steps than the target would silently count as nobody, and the rest as everybody."""
     if not getattr(logs, "has_actions", True):
         raise InvalidParameter("importance sampling needs logs with actions and the probabilities of taking them")
+    if 1 < horizon < getattr(logs, "max_steps", 1):
+        raise InvalidParameter(
+            f"the target policy has {horizon} steps, and up to {logs.max_steps:,} steps of a trajectory count: "  # type: ignore[attr-defined]
+            f"open the log with max_steps={horizon} (--max-steps {horizon})"
+        )
+
+
+def _counted(model: "ImportanceSampling | WeightedImportanceSampling", trajectories: int, steps: int) -> str:
+    _, states, actions = np.asarray(model.target).shape
+    clipped = f"returns are clipped to {model._range}"
+    weights = f"weights above {model.clip:g} count as {model.clip:g}, and the error bars do not cover that"
+    mean = "" if trajectories == 1 else "; a user counts as the mean of them"
+    outside = f"a user with a state of {states:,} or more or an action of {actions:,} or more, outside the target's table, counts as nobody"
+    return f"{clipped}; {first_of_user(trajectories, steps)}{mean}; {weights}; {outside}"

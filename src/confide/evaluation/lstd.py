@@ -1,25 +1,25 @@
 """Private least-squares temporal differences: linear values from one step of look-ahead."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from confide.errors import InvalidParameter
 from confide.evaluation.asker import Asker, Logs
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, residual_gain, solve
-from confide.evaluation.two_parts import AsksTwice, Questions
+from confide.evaluation.parameters import USUAL_VISITS, first_of_user, keep, nobody, numbers, positive, whole
+from confide.evaluation.two_parts import BANDS, AsksTwice, Questions
 from confide.privacy.bounded import Array, L2Ball
 from confide.privacy.request import Request
 from confide.statistics.per_user import Bands, ResidualBands
 from confide.statistics.temporal_sums import TemporalSums, check_radius, longest_steps
 
 _CLEAR = 1.5  # how far above the noise's own largest singular value, 2 s sqrt(d), all those of A must be
-BANDS = 12  # of residuals: norms from the worst case down to 1/2048 of it
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrivateLSTD(AsksTwice):
     """V(s) = c + R x_s.theta with A theta = b, A = sum w x (x - discount x')^T and b = sum w x y over steps, y the centred reward.
 
@@ -42,23 +42,34 @@ class PrivateLSTD(AsksTwice):
     which the released A tells, no shorter interval would be honest, and they are the whole range.
     """
 
-    features: Array = field(repr=False)
-    discount: float
+    about: ClassVar[str] = (
+        "the fixed point of the projected Bellman equation, which is the true value only if the features can express it,"
+    )
+    features: Array
+    discount: float = 1.0
+    _: KW_ONLY
     return_bound: float = 1.0
-    visits: int = 20
+    visits: int = USUAL_VISITS
     norm: float | None = None
-    weights: Array | None = field(default=None, repr=False)
+    weights: Array | None = None
     centre: float | None = None
     interval_share: float = 0.1
 
     def __post_init__(self) -> None:
-        _ = self._returns
-        if isinstance(self.visits, bool) or not isinstance(self.visits, int) or self.visits < 1:
-            raise InvalidParameter(f"visits must be a whole number, at least 1, got visits={self.visits}")
-        object.__setattr__(self, "features", np.array(self.features, dtype=float))
+        self._keep_shared()
+        keep(self, visits=whole("visits", self.visits), features=numbers("features", self.features))
         if self.weights is not None:
-            object.__setattr__(self, "weights", np.array(self.weights, dtype=float))
+            keep(self, weights=numbers("weights", self.weights))
+        if self.norm is not None:
+            keep(self, norm=positive("norm", self.norm))
         self.statistic(coordinates(self.features, self.weights))  # checks the rest
+
+    def counted(self, trajectories: int, steps: int) -> str:
+        radius = self.statistic(coordinates(self.features, self.weights)).bound.radius
+        why = f", as much as {self.visits} different states need in a table" if self.norm is None else ""
+        kept = f"a user's steps count while their sum is sure to stay within a norm of {radius:.3g}{why}"
+        clipped = f"rewards are clipped to what returns in {self._range} allow"
+        return f"{clipped}; {first_of_user(trajectories, steps)}; {kept}; {nobody(len(self.features))}"
 
     def _questions(self, logs: Logs, privacy: Request) -> Questions:  # noqa: ARG002
         where = coordinates(self.features, self.weights)
@@ -90,7 +101,7 @@ class PrivateLSTD(AsksTwice):
         x = np.ascontiguousarray(where.table)
         z = np.ascontiguousarray(x * where.weights[:, None])
         reach = longest_steps(z, x, discount=self.discount, balance=1.0)
-        norm = float(reach.max()) * math.sqrt(self.visits + 1) if self.norm is None else float(self.norm)
+        norm = float(reach.max()) * math.sqrt(self.visits + 1) if self.norm is None else self.norm
         check_radius(norm, reach)
         d, returns = x.shape[1], self._returns
         return TemporalSums(L2Ball(norm, d * d + d), z, x, reach, 1.0, float(self.discount), returns.centre, returns.radius)

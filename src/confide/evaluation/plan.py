@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
+from confide.evaluation.parameters import numbers, real
 from confide.evaluation.shrinkage import Ratios, Shrunk
 from confide.privacy.bounded import Array
 from confide.privacy.request import Request
@@ -87,16 +88,34 @@ def shares_or_uniform(shares: npt.ArrayLike | None, states: int, visits: int, tr
         return np.full(
             states, uniform
         ), f"every state is visited by the same share of users, {uniform:.3g} (no visit_shares were given)"
-    given = np.asarray(shares, dtype=float)
+    given = numbers("visit_shares", shares)
     if given.shape != (states,) or not ((given >= 0) & (given <= trajectories)).all():
-        raise InvalidParameter(f"visit_shares must be {states} numbers between 0 and {trajectories}: visits per user")
+        asked = f"{states} numbers between 0 and {trajectories}, visits per user"
+        raise InvalidParameter(f"visit_shares must be {asked}, got shape {given.shape}")
     return given, "visit shares as given"
 
 
 def shares_of(weights: npt.ArrayLike | None, states: int) -> Array:
     """Weights of a mean over states: equal ones, or as given, made to add up to one."""
-    given = np.ones(states) if weights is None else np.asarray(weights, dtype=float)
+    given = np.ones(states) if weights is None else numbers("weights", weights)
     if given.shape != (states,) or not ((given >= 0).all() and 0 < given.sum() < math.inf):
         raise InvalidParameter(f"weights must be {states} non-negative numbers")
     normed: Array = given / given.sum()
     return normed
+
+
+def checked_std(given: npt.ArrayLike, states: int, return_bound: float) -> Array:
+    """How much returns of each state vary [s], from one number for all or one each."""
+    std = numbers("return_std", given)
+    if std.shape not in ((), (states,)):
+        raise InvalidParameter(f"return_std must be one number, or {states}, one per state, got shape {std.shape}")
+    if not ((std >= 0) & (std <= return_bound / 2)).all():
+        raise InvalidParameter(
+            f"return_std must be between 0 and return_bound/2 = {return_bound / 2:g}, more than which no return varies"
+        )
+    return np.broadcast_to(std, (states,))
+
+
+def checked_spread(given: float, return_bound: float) -> float:
+    """How far values are from what they are shrunk to."""
+    return real("spread", given, f"between 0 and return_bound = {return_bound:g}", lambda x: 0 <= x <= return_bound)

@@ -1,13 +1,12 @@
 """Settings from public knowledge, with reasons in words. Nothing here takes a log."""
 
-import math
 from dataclasses import dataclass
 
 from confide.errors import InvalidParameter
 from confide.evaluation.counts_and_sums import CountsAndSums
+from confide.evaluation.parameters import USUAL_VISITS, numbers, share_of_one, whole
 from confide.privacy.bounded import Array
 
-_USUAL = 20  # different states in a trajectory, where nothing is known: sqrt(20) is not much noise
 _PLENTY = 2_000  # visits of a state that outweigh any prior under a usual promise
 
 
@@ -51,29 +50,33 @@ def propose(
     discount: float = 1.0,
     once: bool = False,
     usual_steps: int | None = None,
+    components: bool = False,
 ) -> Proposal:
     """Visits, return range and shrinkage from what is public; `once` says that a trajectory is rewarded at most once, `usual_steps` how
-    many different states trajectories usually see, if that is public. Settings tuned on the log would themselves have to be paid for.
+    many different states trajectories usually see, if that is public, `components` that public components of states will be given.
+    Settings tuned on the log would themselves have to be paid for.
     """
-    low, high = reward_range
-    if states < 1 or users < 1 or max_steps < 1 or not low < high or not (math.isfinite(low) and math.isfinite(high)):
-        raise InvalidParameter("states, users and max_steps must be at least 1, and reward_range two different finite numbers")
+    states, users, max_steps = whole("states", states), whole("users", users), whole("max_steps", max_steps)
+    usual_steps = None if usual_steps is None else whole("usual_steps", usual_steps)
+    discount, (low, high) = share_of_one("discount", discount), _range(reward_range)
     least, most, range_reason = _returns(low, high, max_steps, discount, once)
-    visits = min(states, max_steps, usual_steps or _USUAL)
+    visits = min(states, max_steps, usual_steps or USUAL_VISITS)
     expected = users * visits / states
-    shrink = "fixed" if expected >= _PLENTY else "empirical-bayes"
+    shrink = "fixed" if expected >= _PLENTY and not components else "empirical-bayes"
     bound = most - least
     reasons = (
         _visits_reason(visits, states, max_steps, usual_steps),
         range_reason,
-        f"{users} users make about {expected:.3g} visits per state if all states were equal: "
-        + (
-            "the data outweigh any prior, so a fixed one will do"
-            if shrink == "fixed"
-            else "few, so states borrow from their mean"
-        ),
+        _shrink_reason(users, expected, components),
     )
     return Proposal(states, discount, visits, bound, (most + least) / 2, shrink, 0.3, reasons)
+
+
+def _range(reward_range: tuple[float, float]) -> tuple[float, float]:
+    given = numbers("reward_range", reward_range)
+    if given.shape != (2,) or not given[0] < given[1]:
+        raise InvalidParameter(f"reward_range must be two different finite numbers, the lower first, got {reward_range!r}")
+    return float(given[0]), float(given[1])
 
 
 def _returns(low: float, high: float, steps: int, discount: float, once: bool) -> tuple[float, float, str]:
@@ -89,6 +92,14 @@ def _returns(low: float, high: float, steps: int, discount: float, once: bool) -
             f"are in [{least:.4g}, {most:.4g}]. A smaller range that is public means less noise; returns outside are clipped"
         ),
     )
+
+
+def _shrink_reason(users: int, expected: float, components: bool) -> str:
+    said = f"{users} users make about {expected:.3g} visits per state if all states were equal: "
+    if components:
+        return said + "states borrow from what the given components explain"
+    plenty = "the data outweigh any prior, so a fixed one will do"
+    return said + (plenty if expected >= _PLENTY else "few, so states borrow from their mean")
 
 
 def _visits_reason(visits: int, states: int, max_steps: int, usual: int | None) -> str:

@@ -8,7 +8,8 @@ import numpy as np
 from confide.errors import InvalidParameter
 from confide.evaluation.asker import Logs, Progress, delta_warning, said
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import Estimator
+from confide.evaluation.estimator import Estimator, check_call
+from confide.evaluation.parameters import described, first_of_user, keep, keep_returns, nobody, numbers, whole
 from confide.mechanisms.smooth import SmoothGaussian
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Array
@@ -27,6 +28,20 @@ class LinearMonteCarlo(ABC):
     discount: float
     return_bound: float
     features: Array | None
+    weights: Array | None
+
+    def __repr__(self) -> str:
+        return described(self)
+
+    def _keep_shared(self) -> None:
+        """Check the public parameters that all of them have."""
+        keep_returns(self)
+        keep(self, states=whole("states", self.states))
+        for name in ("features", "weights"):
+            if getattr(self, name) is not None:
+                keep(self, **{name: numbers(name, getattr(self, name))})
+        if self.features is not None:
+            feature_matrix(self)
 
     @abstractmethod
     def solve(self, counts: Array, returns: Array) -> Array:
@@ -38,12 +53,10 @@ class LinearMonteCarlo(ABC):
 
 
 def feature_matrix(model: LinearMonteCarlo) -> Array:
-    """Phi [s, d]; the identity without features."""
-    if model.features is None:
-        return np.eye(model.states)
-    table = np.asarray(model.features, dtype=float)
-    if table.ndim != 2 or len(table) != model.states or not np.isfinite(table).all():
-        raise InvalidParameter(f"features must be finite, of shape ({model.states}, d), got shape {table.shape}")
+    """Phi [s, d], where there are features."""
+    table = np.asarray(model.features)
+    if table.ndim != 2 or len(table) != model.states:
+        raise InvalidParameter(f"features must have the shape ({model.states}, d), a row per state, got shape {table.shape}")
     if np.linalg.matrix_rank(table) < table.shape[1]:
         raise InvalidParameter("features must have full column rank: leave out the ones that depend on others")
     return table
@@ -55,9 +68,9 @@ def values_of(model: LinearMonteCarlo, theta: Array) -> Array:
 
 
 def positive_weights(given: Array | None, states: int, name: str) -> Array:
-    weights = np.ones(states) if given is None else np.asarray(given, dtype=float)
-    if weights.shape != (states,) or not (np.isfinite(weights) & (weights > 0)).all():
-        raise InvalidParameter(f"{name} must be {states} positive numbers")
+    weights = np.ones(states) if given is None else given
+    if weights.shape != (states,) or not (weights > 0).all():
+        raise InvalidParameter(f"{name} must be {states} positive numbers, one per state, got shape {weights.shape}")
     return weights
 
 
@@ -75,6 +88,7 @@ def exact_sums(model: LinearMonteCarlo, logs: Logs, progress: Progress | None) -
 
 def release_exactly(model: LinearMonteCarlo, logs: Logs, progress: Progress | None = None) -> ValueEstimate:
     """The non-private fit: no promise, and its guarantee says so."""
+    check_call(logs, progress=progress)
     counts, returns, users = exact_sums(model, logs, progress)
     guarantee = no_guarantee(max(users, 1))
     plain = Mechanism("exact", "none", 2, 1.0, 0.0, {"leaves": 1})
@@ -97,6 +111,9 @@ class SmoothEstimator(Estimator, LinearMonteCarlo):
     __slots__ = ()
     discrete = False
     calibration: str
+
+    def counted(self, trajectories: int, steps: int) -> str:  # noqa: ARG002 - whatever the log's cap is
+        return counts_one_trajectory(self.states, self.return_bound, steps)
 
     def loss(self, privacy: Request) -> Loss:
         return self._mechanism(privacy).loss if isinstance(privacy, CentralDP) else super().loss(privacy)
@@ -143,6 +160,12 @@ def concave_maximum(value: Callable[[int], float], stop: int) -> float:
         else:
             high = right - 1 if value(left) > value(right) else right
     return max(value(k) for k in range(low, high + 1))
+
+
+def counts_one_trajectory(states: int, return_bound: float, steps: int) -> str:
+    """What counts, in words, whatever cap on trajectories the log has."""
+    kept = f"{first_of_user(1, steps)}; all different states of it count"
+    return f"returns are clipped to [0, {return_bound:g}]; {kept}; {nobody(states)}"
 
 
 def check_no_privacy(privacy: Request | None) -> None:

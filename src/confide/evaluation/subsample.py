@@ -8,9 +8,10 @@ import numpy as np
 
 from confide.errors import InvalidParameter
 from confide.evaluation.asker import Logs, Progress, delta_warning
-from confide.evaluation.dp_lsw import LSW
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator
+from confide.evaluation.parameters import keep, keep_returns, whole
+from confide.evaluation.smooth_release import counts_one_trajectory
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array, Bounded
 from confide.privacy.guarantee import Guarantee
@@ -20,7 +21,7 @@ from confide.statistics.first_visits import FirstVisitReturns, FirstVisits
 from confide.trajectory import LoggedUsers
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class Subsample(Estimator):
     """Each user is chosen with probability delta; the average first-visit returns of the chosen ones are published as they are.
 
@@ -37,8 +38,11 @@ class Subsample(Estimator):
     return_bound: float = 1.0
 
     def __post_init__(self) -> None:
-        LSW(states=self.states, discount=self.discount, return_bound=self.return_bound)
-        self._statistic()
+        keep_returns(self)
+        keep(self, states=whole("states", self.states))
+
+    def counted(self, trajectories: int, steps: int) -> str:  # noqa: ARG002 - whatever the log's cap is
+        return f"only users who are chosen count; {counts_one_trajectory(self.states, self.return_bound, steps)}"
 
     def _statistic(self) -> FirstVisitReturns:
         R = self.return_bound / 2
@@ -55,8 +59,10 @@ class Subsample(Estimator):
         progress: Progress | None,  # noqa: ARG002
     ) -> Callable[[], ValueEstimate]:
         """Users are read in the log's order, in this process: the choice must not depend on how users fall into blocks."""
-        if not isinstance(source, FastSource) or not isinstance(privacy, CentralDP) or privacy.delta == 0:
-            raise InvalidParameter("subsampling adds no noise, and is for CentralDP with delta > 0: give rng, or nothing")
+        if not isinstance(privacy, CentralDP) or privacy.delta == 0:
+            raise InvalidParameter("subsample publishes each user with probability delta: ask for CentralDP with a delta above 0")
+        if not isinstance(source, FastSource):
+            raise InvalidParameter("subsample adds no noise: leave noise out, or give rng, which chooses the users")
 
         def make() -> ValueEstimate:
             users, total = self._chosen(logs, privacy.delta, source)

@@ -1,25 +1,25 @@
 """Linear policy evaluation from the noisy sufficient statistics of a regression on first-visit returns."""
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from confide.errors import InvalidParameter
 from confide.evaluation.asker import Asker, Logs
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, positive_part, residual_gain, solve
-from confide.evaluation.two_parts import AsksTwice, Questions
+from confide.evaluation.parameters import USUAL_VISITS, first_of_user, keep, nobody, numbers, whole
+from confide.evaluation.two_parts import BANDS, AsksTwice, Questions
 from confide.privacy.bounded import Array
 from confide.privacy.request import Relation, Request
 from confide.statistics.log_rows import VisitRows, VisitSums, visit_rows
 from confide.statistics.per_user import Bands, ResidualBands
 
-BANDS = 12  # of residuals: norms from the worst case down to 1/2048 of it
 _BALANCES = tuple(2.0 ** (k / 2) for k in range(-4, 7))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SufficientStatistics(AsksTwice):
     """V(s) = c + R x_s.theta, theta from A = sum w x x^T and b = sum w x g over users' first visits, g = (F - c)/R.
 
@@ -39,22 +39,29 @@ class SufficientStatistics(AsksTwice):
     truth if the features can express it.
     """
 
-    features: Array = field(repr=False)
-    discount: float
+    about: ClassVar[str] = "the value in the best linear fit, which is the true value only if the features can express it,"
+    features: Array
+    discount: float = 1.0
+    _: KW_ONLY
     return_bound: float = 1.0
-    visits: int = 20
-    weights: Array | None = field(default=None, repr=False)
+    visits: int = USUAL_VISITS
+    weights: Array | None = None
     centre: float | None = None
     interval_share: float = 0.1
 
     def __post_init__(self) -> None:
-        _ = self._returns
-        if isinstance(self.visits, bool) or not isinstance(self.visits, int) or self.visits < 1:
-            raise InvalidParameter(f"visits must be a whole number, at least 1, got visits={self.visits}")
-        object.__setattr__(self, "features", np.array(self.features, dtype=float))
+        self._keep_shared()
+        keep(self, visits=whole("visits", self.visits), features=numbers("features", self.features))
         if self.weights is not None:
-            object.__setattr__(self, "weights", np.array(self.weights, dtype=float))
+            keep(self, weights=numbers("weights", self.weights))
         coordinates(self.features, self.weights)  # checks both
+
+    def counted(self, trajectories: int, steps: int) -> str:
+        states = len(self.features)
+        kept = "all different states of a user count, once each"
+        if self.visits < min(states, trajectories * steps):
+            kept = f"the first {self.visits} different states of a user count, once each, and values and error bars are about those visits"
+        return f"returns are clipped to {self._range}; {first_of_user(trajectories, steps)}; {kept}; {nobody(states)}"
 
     def _questions(self, logs: Logs, privacy: Request) -> Questions:  # noqa: ARG002
         where = coordinates(self.features, self.weights)

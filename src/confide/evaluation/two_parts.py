@@ -4,13 +4,15 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from confide.errors import InvalidParameter
 from confide.evaluation.asker import Asker, Logs, Progress
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator, check_noise
+from confide.evaluation.parameters import keep, keep_returns, real
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bound
 from confide.privacy.request import Request
+
+BANDS = 12  # of residuals: norms from the worst case down to 1/2048 of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,19 +21,6 @@ class Returns:
 
     centre: float
     radius: float
-
-
-def returns_within(discount: float, return_bound: float, centre: float | None, interval_share: float) -> Returns:
-    """Checks the public parameters that all estimators with two questions have."""
-    if not 0 <= discount <= 1:
-        raise InvalidParameter(f"discount must be in [0, 1], got discount={discount}")
-    if not 1e-50 < return_bound < 1e50:
-        raise InvalidParameter(f"return_bound must be positive and finite, got return_bound={return_bound}")
-    if not (centre is None or abs(centre) < 1e50):
-        raise InvalidParameter(f"centre must be finite, got centre={centre}")
-    if not 0 <= interval_share <= 0.9:
-        raise InvalidParameter(f"interval_share must be in [0, 0.9], got interval_share={interval_share}")
-    return Returns(return_bound / 2 if centre is None else float(centre), return_bound / 2)
 
 
 Questions = tuple[Sequence[Bound], Callable[[Asker], ValueEstimate]]
@@ -46,9 +35,19 @@ class AsksTwice(Estimator):
     centre: float | None
     interval_share: float
 
+    def _keep_shared(self) -> None:
+        """Check the public parameters that all estimators with two questions have."""
+        keep_returns(self)
+        keep(self, interval_share=real("interval_share", self.interval_share, "in [0, 0.9]", lambda x: 0 <= x <= 0.9))
+
     @property
     def _returns(self) -> Returns:
-        return returns_within(self.discount, self.return_bound, self.centre, self.interval_share)
+        return Returns(self.return_bound / 2 if self.centre is None else self.centre, self.return_bound / 2)
+
+    @property
+    def _range(self) -> str:
+        returns = self._returns
+        return f"[{returns.centre - returns.radius:g}, {returns.centre + returns.radius:g}]"
 
     @abstractmethod
     def _questions(self, logs: Logs, privacy: Request) -> Questions:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from confide.errors import InvalidParameter, LogError
 
 LARGEST_USER = 10_000_000  # kept rows: a user is held in memory as a whole, and memory is promised to be bounded
@@ -16,9 +18,11 @@ class Caps:
     steps: int = 10_000
 
     def __post_init__(self) -> None:
-        for name, value in (("max_trajectories", self.trajectories), ("max_steps", self.steps)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidParameter(f"{name} must be a whole number, at least 1, got {name}={value!r}")
+        for name in ("trajectories", "steps"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise InvalidParameter(f"max_{name} must be a whole number, at least 1, got max_{name}={value!r}")
+            object.__setattr__(self, name, int(value))  # one of NumPy's would look different, and a log be another one
         if self.trajectories * self.steps > LARGEST_USER:
             raise InvalidParameter(
                 f"max_trajectories * max_steps must be at most {LARGEST_USER}, the rows of one user that are held in memory, "
@@ -70,8 +74,8 @@ def layout_of(schema: Any, columns: Columns, where: str) -> Layout:
     for name in names:
         if schema.names.count(name) != 1:
             problem = "there twice" if name in schema.names else "missing"
-            optional = {columns.trajectory: "trajectory=None", columns.step: "step=None"}.get(name)
-            hint = f"; {optional}, if there is none" if optional else ""
+            optional = {columns.trajectory: "trajectory", columns.step: "step"}.get(name)
+            hint = f'; if there is none, say {optional}=None (--{optional} "" on the command line)' if optional else ""
             raise LogError(f"{where}: column {name!r} is {problem}, the file has {', '.join(map(repr, schema.names))}{hint}")
     found = {name: schema.field(name).type for name in names}
     for name, kind in found.items():

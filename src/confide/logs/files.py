@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from confide.errors import LogError
+from confide.errors import InvalidParameter, LogError
 from confide.logs.columns import Layout
 
 BATCH = 1 << 16  # rows at a time: enough to forget that this is Python, few enough for a processor's cache
@@ -129,7 +129,10 @@ class MemorySource:
 def sources(paths: Paths) -> list[Source]:
     """The files of a path, a pattern, a folder or several of these, in the order of their names."""
     found: list[str] = []
-    for path in [paths] if isinstance(paths, str | Path) else list(paths):
+    several = list(paths) if isinstance(paths, Iterable) and not isinstance(paths, str) else [paths]
+    if not all(isinstance(path, str | Path) for path in several):
+        raise InvalidParameter("paths must be a file, a pattern, a folder or a list of these, as text or as Path")
+    for path in several:
         found += _matching(str(path))
     if not found:
         raise LogError("no file to read: the list of paths is empty")

@@ -60,8 +60,10 @@ def _csv_batches(path: str, columns: Columns) -> Iterator[Any]:
                 yield pa.record_batch({name: _converted(batch.column(name), name, columns, kinds) for name in names})
     except pa.ArrowKeyError:
         raise LogError(f"{path}: the header must name {', '.join(map(repr, names))}") from None
-    except (pa.ArrowException, OSError) as error:  # without what Arrow says: it quotes the row
-        raise LogError(f"{path}: {getattr(error, 'strerror', None) or 'not a CSV file with a header and equal rows'}") from None
+    except FileNotFoundError:
+        raise LogError(f"{path}: No such file or directory") from None
+    except (pa.ArrowException, OSError):  # without what Arrow says: it quotes the row
+        raise LogError(f"{path}: not a CSV file with a header and equal rows") from None
 
 
 def _converted(column: Any, name: str, columns: Columns, kinds: dict[str, Any]) -> Any:

@@ -63,7 +63,7 @@ class Logs:
     def identity(self) -> str:
         """Which log this is, and how it is read, by names alone: a question to another log is another question."""
         read = {
-            (str(Path(part.source.name).absolute()), getattr(part.source, "token", ""), repr(part.layout.columns))
+            (str(Path(part.source.name).resolve()), getattr(part.source, "token", ""), repr(part.layout.columns))
             for part in self.parts
         }
         return repr((sorted(read), self.caps))
@@ -90,8 +90,8 @@ class Logs:
 
     def check(self, *, states: int | None = None, workers: int | None = 1) -> Check:
         """Counts of what is wrong. NOT PRIVATE: for the data holder only."""
-        if states is not None and states < 1:
-            raise InvalidParameter(f"states must be at least 1, got states={states}")
+        if states is not None and (isinstance(states, bool) or not isinstance(states, int | np.integer) or states < 1):
+            raise InvalidParameter(f"states must be a whole number, at least 1, got states={states!r}")
         counted = each(partial(inspected, states=states), self.parts, workers=workers)
         return sum(counted, Check(assumptions=self.assumptions))
 
@@ -127,7 +127,9 @@ def open(
 
 def in_memory(users: LoggedUsers | Iterable[LoggedUsers], *, max_trajectories: int = 1, max_steps: int = 10_000) -> Logs:
     """A log of users who are in memory already, in order: for simulations and tests."""
-    blocks = [users] if isinstance(users, LoggedUsers) else list(users)
+    blocks = list(users) if isinstance(users, Iterable) else [users]
+    if not all(isinstance(block, LoggedUsers) for block in blocks):
+        raise InvalidParameter("users must be LoggedUsers, or blocks of them, as confide.logs.simulate makes")
     firsts = np.cumsum([0, *(block.count for block in blocks)])
     batches = tuple(as_lists(block, int(first)) for block, first in zip(blocks, firsts, strict=False))
     caps = Caps(max_trajectories, max_steps)

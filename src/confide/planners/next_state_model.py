@@ -70,17 +70,15 @@ def fit(
         signals[h] = np.trace(Lambda) / d
         theta = _Regression(Lambda, REWARD_VARIANCE, reward_noise_std, REWARD_PRIOR)
         y = (rewards[h] + total / 2)[:, None]
-        for p, model in enumerate(models):
-            prior = np.zeros((d, 1)) if p == 0 else rng.random((d, 1))
-            found = theta.solve(y, prior, spread if p else 0.0, rng)
+        priors = np.concatenate([np.zeros((1, d, 1)), rng.random((samples, d, 1))])
+        for model, found in zip(models, theta.solve(y, priors, spread, rng), strict=True):
             possible = within_unit(found[:, 0].copy(), theta.covariance, different)
             model.rewards[h] = np.clip(phi @ possible, 0.0, 1.0).reshape(S, A)
         if h == H - 1:
             break
         mu = _Regression(Lambda, MOVE_VARIANCE, noise_std, MOVE_PRIOR)
-        for p, model in enumerate(models):
-            prior = np.full((d, S), 1 / S) if p == 0 else rng.dirichlet(np.full(S, CONCENTRATION), size=d)
-            found = mu.solve(moves[h], prior, spread if p else 0.0, rng)
+        priors = np.concatenate([np.full((1, d, S), 1 / S), rng.dirichlet(np.full(S, CONCENTRATION), size=(samples, d))])
+        for model, found in zip(models, mu.solve(moves[h], priors, spread, rng), strict=True):
             model.transitions[h] = project_rows(phi @ found).reshape(S, A, S)
         at = _visits.move(served.policies[:, h], at, models[0].transitions[h])
     return Fitted(models, states, float(signals.mean()))
@@ -94,14 +92,13 @@ class _Regression:
         self._error = variance * Lambda + (noise_std**2 + 1e-6) * np.eye(d)  # without noise and users it would be singular
         weighted = np.linalg.solve(self._error, Lambda).T
         precision = weighted @ Lambda + prior * np.eye(d)
-        self.covariance: Array = np.linalg.inv(precision)
+        self.covariance: Array = np.asarray(np.linalg.inv(precision), dtype=np.float64)
         self._gain, self._prior = self.covariance @ weighted, self.covariance * prior
 
-    def solve(self, y: Array, prior: Array, spread: float, rng: np.random.Generator) -> Array:
-        """With spread > 0 from sums that are perturbed by as many standard deviations of their error."""
-        if spread > 0:
-            d, columns = y.shape
-            drawn = rng.multivariate_normal(np.zeros(d), self._error, size=columns, method="cholesky")
-            y = y + spread * drawn.T
-        found: Array = self._gain @ y + self._prior @ prior
+    def solve(self, y: Array, priors: Array, spread: float, rng: np.random.Generator) -> Array:
+        """One for each prior [p, i, column]; all but the first from sums perturbed by `spread` standard deviations of their error."""
+        p, d, columns = priors.shape
+        drawn = rng.multivariate_normal(np.zeros(d), self._error, size=(p - 1, columns), method="cholesky")
+        perturbed = np.concatenate([y[None], y + spread * drawn.swapaxes(1, 2)])
+        found: Array = self._gain @ perturbed + self._prior @ priors
         return found

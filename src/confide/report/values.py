@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.float64]
 _HERE = Path(__file__).parent
+_BARS = "#111827"  # error bars
 _FEW = 60  # states that have room for a bar each
 _ON_PAGE = 100  # rows of the page's table
 
@@ -61,6 +62,7 @@ class Shown:
     level: float = 0.9
     said: tuple[tuple[str, str], ...] = ()
     one: bool = False  # the value of a policy, not one per state
+    about: str = "the true value"  # what an interval holds with its probability
 
     @cached_property
     def interval(self) -> tuple[Array, Array] | None:
@@ -118,11 +120,20 @@ def _bars(shown: Shown) -> str:
         return "none: nothing that was released tells how much returns vary."
     low, high = shown.interval
     source = "sampling alone" if shown.estimate.guarantee.trust is Trust.NONE else "noise and sampling together"
-    said = f"each interval holds the true value with probability {100 * shown.level:g} %, {source}."
+    said = f"each interval holds {shown.about} with probability {100 * shown.level:g} %, {source}."
     unknown = int(((low <= shown.estimate.lowest) & (high >= shown.estimate.highest)).sum())
     if unknown:
-        said += f" {_states(unknown, 'interval')} the whole range: too few visits for this much noise."
+        said += f" {_states(unknown, 'interval')} the whole range: {_why_whole(shown.estimate)}."
     return said
+
+
+def _why_whole(estimate: Estimate) -> str:
+    """An estimator that cannot tell how far off it is says so by a variance without limit; elsewhere the data do not say more."""
+    if np.isinf(estimate.released["sampling_variance"]).any():
+        return (
+            "noise of this size could hide a singular matrix, and then nothing is known; fewer features or more users would tell"
+        )
+    return "too little data for this much noise"
 
 
 def _states(number: int, what: str) -> str:
@@ -216,13 +227,15 @@ def _draw(ax: "Axes", shown: Shown) -> None:
     many = len(values) > _FEW
     order = np.argsort(values, kind="stable") if many else np.arange(len(values))
     place, drawn = np.arange(len(values)), values[order]
+    ax.plot(place, drawn, "." if many else "o", color=LIGHT[0], markersize=2.5 if many else 3.5)
     if shown.interval is not None:
         low, high = (part[order] for part in shown.interval)
         if many:
-            ax.fill_between(place, low, high, color=LIGHT[0], alpha=0.18, linewidth=0, step="mid")
-        else:
-            ax.vlines(place, low, high, color=LIGHT[0], alpha=0.45, linewidth=2.2)
-    ax.plot(place, drawn, "." if many else "o", color=LIGHT[0], markersize=2.5 if many else 4)
+            ax.fill_between(place, low, high, color=LIGHT[0], alpha=0.3, linewidth=0, step="mid")
+        else:  # over the dots, and with ends: an interval that is shorter than its dot is seen, too
+            ax.vlines(place, low, high, color=_BARS, linewidth=0.9, zorder=4)
+            for ends in (low, high):
+                ax.plot(place, ends, "_", color=_BARS, markersize=5, markeredgewidth=0.9, zorder=4)
     without = ", no error bars" if shown.interval is None else f", {100 * shown.level:g} % intervals"
     ax.set(xlabel="" if shown.one else "states, ordered by value" if many else "state", ylabel=f"value{without}")
     if len(values) <= 20:
@@ -288,12 +301,14 @@ _STYLE = "figure.plot img { display: block; background: #fff; border-radius: 8px
 
 def _described(shown: Shown) -> str:
     bars = "without error bars" if shown.interval is None else f"with {100 * shown.level:g} % intervals"
-    return f"Values of {len(shown.estimate.values)} states, {bars}; the numbers are in values.csv."
+    what = "The value of a policy" if shown.one else f"Values of {len(shown.estimate.values)} states"
+    return f"{what}, {bars}; the numbers are in values.csv."
 
 
 def _meta(shown: Shown) -> Markup:
     guarantee = shown.estimate.guarantee
-    facts = [f"{count(len(shown.estimate.values))} values", f"{count(guarantee.users)} users"]
+    values = len(shown.estimate.values)
+    facts = ["1 value" if values == 1 else f"{count(values)} values", f"{count(guarantee.users)} users"]
     facts.append("NO PRIVACY" if guarantee.trust is Trust.NONE else f"ε = {guarantee.epsilon:.4g}, δ = {small(guarantee.delta)}")
     return tag("p", *[tag("span", fact) for fact in facts], class_="meta")
 

@@ -1,0 +1,90 @@
+"""Public parameters: refused in words before anything is paid, and kept in one form, so that one question has one name in a ledger."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from confide.errors import InvalidParameter
+from confide.privacy.bounded import Array
+
+USUAL_VISITS = 20  # noise grows with the root of it, and later states of a long trajectory are earlier ones of another
+_MOST = 2**31 - 1
+
+
+def whole(name: str, value: Any) -> int:
+    """A count, also one of NumPy's."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= _MOST:
+        raise InvalidParameter(f"{name} must be a whole number, at least 1, got {name}={value!r}")
+    return int(value)
+
+
+def real(name: str, value: Any, what: str, fits: Callable[[float], bool]) -> float:
+    """A number for which `fits`; `what` says in words which those are."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not fits(value):  # type: ignore[arg-type]
+        shown = float(value) if isinstance(value, np.floating) else value
+        raise InvalidParameter(f"{name} must be {what}, got {name}={shown!r}")
+    return float(value)
+
+
+def positive(name: str, value: Any) -> float:
+    return real(name, value, "positive and finite", lambda x: 1e-49 < x < 1e50)
+
+
+def share_of_one(name: str, value: Any) -> float:
+    return real(name, value, "in [0, 1]", lambda x: 0 <= x <= 1)
+
+
+def yes_or_no(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidParameter(f"{name} must be True or False, got {name}={value!r}")
+    return bool(value)
+
+
+def numbers(name: str, value: Any) -> Array:
+    """A table of finite numbers, copied."""
+    try:
+        table = None if value is None or isinstance(value, str | bytes) else np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        table = None
+    if table is None:
+        raise InvalidParameter(f"{name} must be an array of numbers, got {type(value).__name__}")
+    if not np.isfinite(table).all():
+        wrong = int((~np.isfinite(table)).sum())
+        raise InvalidParameter(f"{name} must be finite, got NaN or infinity in {wrong} of {table.size} numbers")
+    return table
+
+
+def keep(model: Any, **values: Any) -> None:
+    """Set parameters of a frozen dataclass to what they were found to be."""
+    for name, value in values.items():
+        object.__setattr__(model, name, value)
+
+
+def keep_returns(model: Any) -> None:
+    """Discount and range of returns, which all estimators have; and the range's centre, where they have one."""
+    keep(model, discount=share_of_one("discount", model.discount), return_bound=positive("return_bound", model.return_bound))
+    if getattr(model, "centre", None) is not None:
+        keep(model, centre=real("centre", model.centre, "finite", lambda x: abs(x) < 1e50))
+
+
+def described(model: Any) -> str:
+    """A dataclass in one line: arrays by their shapes."""
+    shown = ((each.name, getattr(model, each.name)) for each in fields(model))
+    parts = (f"{name}={f'array{list(value.shape)}' if isinstance(value, np.ndarray) else repr(value)}" for name, value in shown)
+    return f"{type(model).__name__}({', '.join(parts)})"
+
+
+def first_of_user(trajectories: int, steps: int) -> str:
+    """The caps of a log, in words."""
+    if trajectories == 1:
+        return f"of a user the first trajectory counts, and of it the first {steps:,} steps"
+    return f"of a user the first {trajectories:,} trajectories count, and of each the first {steps:,} steps"
+
+
+def nobody(states: int) -> str:
+    return (
+        f"a user with a state of {states:,} or more counts as nobody (confide logs check --states tells the data holder how many)"
+    )

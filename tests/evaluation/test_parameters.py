@@ -1,0 +1,242 @@
+"""Public parameters and arguments: refused in words, before anything is paid; and what estimators say of themselves."""
+
+import numpy as np
+import pytest
+
+import confide
+from confide.errors import InvalidParameter, LogError, StateError
+from confide.evaluation import (
+    DPLSL,
+    DPLSW,
+    LSL,
+    LSW,
+    CountsAndSums,
+    ImportanceSampling,
+    PrivateLSTD,
+    Subsample,
+    SufficientStatistics,
+    ValueEstimate,
+    WeightedImportanceSampling,
+    propose,
+)
+from confide.logs import in_memory
+from confide.logs.columns import Caps
+
+S = 8
+PRIVATE = confide.CentralDP(1.0, 1e-6)
+TARGET = np.full((S, 2), 0.5)
+MAKES = {
+    CountsAndSums: {"states": S},
+    DPLSW: {"states": S},
+    DPLSL: {"states": S, "ridge": 1.0},
+    LSW: {"states": S},
+    LSL: {"states": S, "ridge": 1.0},
+    Subsample: {"states": S},
+    SufficientStatistics: {"features": np.eye(S)},
+    PrivateLSTD: {"features": np.eye(S)},
+    ImportanceSampling: {"target": TARGET},
+    WeightedImportanceSampling: {"target": TARGET},
+}
+EACH = pytest.mark.parametrize("kind", MAKES, ids=lambda kind: kind.__name__)
+
+
+@EACH
+@pytest.mark.parametrize("wrong", ["1", None, True, -1.0, 1e300, np.nan, 10**400], ids=lambda value: str(value)[:8])
+@pytest.mark.parametrize("name", ["discount", "return_bound", "states"])
+def test_discount_range_and_states_are_checked_when_an_estimator_is_made(kind, name, wrong):
+    if name in MAKES[kind] or name != "states":
+        with pytest.raises(InvalidParameter, match=f"^{name} must be .*, got {name}="):
+            kind(**MAKES[kind] | {name: wrong})
+
+
+@EACH
+@pytest.mark.parametrize("name", ["features", "weights", "components", "target", "clip", "ridge", "centre", "interval_share"])
+def test_text_and_nan_are_no_numbers(kind, name):
+    if name not in kind.__dataclass_fields__:
+        return
+    made = MAKES[kind] | ({"shrink": "empirical-bayes"} if name == "components" else {})
+    for wrong in ("much", [[np.nan]] * S, *([None] if name in MAKES[kind] else [])):
+        with pytest.raises(InvalidParameter, match=f"^{name} must be"):
+            kind(**made | {name: wrong})
+
+
+def test_yes_and_no_are_true_and_false():
+    for kind, name in ((CountsAndSums, "second_moments"), (ImportanceSampling, "per_decision")):
+        with pytest.raises(InvalidParameter, match=f"{name} must be True or False"):
+            kind(**MAKES[kind] | {name: "no"})
+
+
+@EACH
+def test_numbers_of_numpy_are_numbers_and_make_the_same_question(kind):
+    from confide.evaluation.estimator import question
+
+    plain = MAKES[kind] | {"discount": 1.0, "return_bound": 2.0}
+    numpys = plain | {"discount": np.float32(1), "return_bound": np.int64(2)}
+    if "states" in plain:
+        numpys["states"] = np.int64(S)
+    one, other = kind(**plain), kind(**numpys)
+    assert question(one, PRIVATE, []) == question(other, PRIVATE, [])
+    assert repr(one) == repr(other)
+
+
+def test_numbers_of_numpy_in_logs_plans_and_proposals(chain):
+    assert repr(Caps(np.int64(2), np.int32(3))) == repr(Caps(2, 3))
+    CountsAndSums(states=S, visits=np.int64(3)).plan(np.int64(100), PRIVATE, trajectories=np.int64(2))
+    assert propose(states=np.int64(S), users=np.int64(9), max_steps=np.int64(5)).visits == 5
+    assert chain.log(10).on("local", workers=np.int64(1)).check(states=np.int64(S)).users == 10
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"rng": 0}, "rng must be a NumPy generator"),
+        ({"noise": "secure", "rng": None}, "noise must be a source"),
+        ({"progress": 3}, "progress must be a function"),
+        ({"id": 7}, "id must be text"),
+        ({"ledger": "budget.sqlite"}, "ledger must be a Ledger"),
+        ({"logs": "stays.parquet"}, r"logs must be a log, as confide.logs.open\(path\)"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", [kind for kind in MAKES if kind not in (LSW, LSL)], ids=lambda kind: kind.__name__)
+def test_arguments_of_the_wrong_type_are_not_paid_for(kind, wrong, message, tmp_path, chain):
+    ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=5.0, delta=1e-4)
+    asked = {"logs": chain.log(10), "privacy": PRIVATE, "ledger": ledger, "rng": np.random.default_rng(0)} | wrong
+    with pytest.raises(InvalidParameter, match=message):
+        kind(**MAKES[kind]).release(asked.pop("logs"), **asked)
+    assert not ledger.spends
+
+
+def test_the_plain_estimators_check_their_log_too():
+    with pytest.raises(InvalidParameter, match="logs must be a log"):
+        LSW(states=S).release("stays.parquet")
+
+
+def test_many_states_take_no_table_of_all_pairs():
+    DPLSW(states=200_000)
+    assert len(DPLSL(states=200_000, ridge=1.0).solve(np.ones(200_000), np.ones(200_000))) == 200_000
+
+
+@pytest.mark.parametrize("kind", [ImportanceSampling, WeightedImportanceSampling])
+def test_a_target_that_is_shorter_than_trajectories_may_be_is_refused(kind, tmp_path):
+    from confide.trajectory import LoggedUsers
+
+    one = np.arange(2)
+    user = LoggedUsers(np.zeros(1, np.int64), np.ones(1), one, one, np.ones(1, bool), np.zeros(1, np.int64), np.full(1, 0.5))
+    ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=5.0, delta=1e-4)
+    short = kind(np.tile(TARGET, (5, 1, 1)))
+    with pytest.raises(InvalidParameter, match=r"has 5 steps, and up to 6 steps .*--max-steps 5"):
+        short.release(in_memory(user, max_steps=6), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
+    assert not ledger.spends
+    short.release(in_memory(user, max_steps=5), privacy=PRIVATE, rng=np.random.default_rng(0))
+    kind(TARGET).release(in_memory(user, max_steps=6), privacy=PRIVATE, rng=np.random.default_rng(0))  # the same at every step
+
+
+class Broken:
+    """A log that is found to be damaged when it is read."""
+
+    assumptions = ()
+
+    def __init__(self, error):
+        self.error = error
+
+    def total(self, statistic, *, progress=None):  # noqa: ARG002
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [LogError("damaged"), KeyboardInterrupt(), ZeroDivisionError()])
+def test_an_error_after_the_charge_says_that_it_was_charged(error, tmp_path):
+    ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=5.0, delta=1e-4)
+    with pytest.raises(type(error)) as caught:
+        CountsAndSums(states=S).release(Broken(error), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
+    assert any("charged before this error" in note and "costs nothing more" in note for note in caught.value.__notes__)
+    assert len(ledger.spends) == 1
+
+
+@pytest.mark.parametrize(
+    ("estimator", "said"),
+    [
+        (
+            CountsAndSums(states=S),
+            "of a user the first 2 trajectories count, and of each the first 9 steps; all different states",
+        ),
+        (
+            CountsAndSums(states=S, visits=3),
+            "the first 3 different states of a trajectory count, and values and error bars are about",
+        ),
+        (CountsAndSums(states=S, centre=0.0), "returns are clipped to [-0.5, 0.5]"),
+        (DPLSW(states=S), "of a user the first trajectory counts, and of it the first 9 steps"),
+        (DPLSL(states=S, ridge=1.0), "of a user the first trajectory counts"),
+        (Subsample(states=S), "only users who are chosen count; returns are clipped to [0, 1]; of a user the first trajectory"),
+        (SufficientStatistics(np.eye(S), visits=3), "the first 3 different states of a user count, once each"),
+        (PrivateLSTD(np.eye(S)), "a user's steps count while their sum is sure to stay within a norm of"),
+        (ImportanceSampling(TARGET, clip=4.0), "weights above 4 count as 4, and the error bars do not cover that"),
+        (
+            WeightedImportanceSampling(TARGET),
+            "a state of 8 or more or an action of 2 or more, outside the target's table, counts",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_counts_in_words(estimator, said):
+    counted = estimator.counted(2, 9)
+    assert said in counted
+    assert "a user with a state of 8 or more" in counted and "as nobody" in counted
+
+
+def test_reprs_are_short_and_say_shapes(chain):
+    assert "features=array[8, 8]" in repr(SufficientStatistics(np.eye(S)))
+    assert "target=array[1, 8, 2], discount=1.0" in repr(ImportanceSampling(TARGET))
+    estimate = CountsAndSums(states=S).release(chain.log(300), privacy=PRIVATE, rng=np.random.default_rng(0))
+    assert str(estimate) == repr(estimate) and len(repr(estimate)) < 200
+    assert repr(estimate).startswith("ValueEstimate(8 values from 0.")
+    assert "CentralDP(epsilon=1, delta=1e-06), replace one user, 300 users, fast noise" in repr(estimate)
+
+
+def test_estimates_from_folders_files_and_damaged_bytes(chain, tmp_path):
+    estimate = CountsAndSums(states=S).release(chain.log(300), privacy=PRIVATE, rng=np.random.default_rng(0))
+    estimate.save(tmp_path)
+    for path in (tmp_path, tmp_path / "estimate.npz"):
+        assert (ValueEstimate.load(path).values == estimate.values).all()
+    data = estimate.to_bytes()
+    for damaged in (b"", data[:50], data[: len(data) // 2], data[:-5], data[10:], None, "text"):
+        with pytest.raises(StateError, match="not a saved estimate"):
+            ValueEstimate.from_bytes(damaged)
+    with pytest.raises(StateError, match="No such file"):
+        ValueEstimate.load(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"return_std": np.nan}, "return_std must be finite, got NaN"),
+        ({"return_std": -0.1}, "return_std must be between 0 and"),
+        ({"return_std": np.ones(3)}, "return_std must be one number, or 8"),
+        ({"spread": np.nan}, "spread must be between 0 and return_bound = 1"),
+        ({"spread": -1.0}, "spread"),
+        ({"spread": 1.5}, "spread"),
+        ({"spread": "much"}, "spread"),
+        ({"visit_shares": np.ones((S, 1))}, r"visit_shares .* got shape \(8, 1\)"),
+        ({"visit_shares": np.full(S, np.nan)}, "visit_shares must be finite"),
+        ({"trajectories": 0}, "trajectories"),
+        ({"users": "many"}, "users"),
+    ],
+    ids=str,
+)
+def test_plans_refuse_what_cannot_be(wrong, message):
+    with pytest.raises(InvalidParameter, match=message):
+        CountsAndSums(states=S).plan(**{"users": 100, "privacy": PRIVATE} | wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"discount": 2}, {"usual_steps": -3}, {"max_steps": 0}, {"reward_range": (1, 1)}, {"users": 1.5}]
+)
+def test_proposals_refuse_what_cannot_be(wrong):
+    with pytest.raises(InvalidParameter, match=next(iter(wrong))):
+        propose(**{"states": S, "users": 100, "max_steps": 10} | wrong)
+
+
+def test_a_proposal_with_components_borrows_from_them():
+    chosen = propose(states=S, users=10**6, max_steps=10, components=True)
+    assert chosen.shrink == "empirical-bayes" and "components explain" in chosen.reasons[-1]
+    assert chosen.estimator(components=np.arange(S)[:, None]).components.shape == (S, 1)
