@@ -51,7 +51,7 @@ def plans(episodes: int) -> dict[str, Callable[[], Batches | None]]:
         "default": lambda: None,
         "growing x1.5": lambda: growing(episodes, first=196, ratio=1.5),
         "static, 28 batches (the paper's B)": lambda: static(episodes, 28),
-        "adaptive, at most 20": lambda: adaptive(episodes, first=196),
+        "adaptive, at most 20": lambda: adaptive(episodes),
         "B = K (Remark 7)": lambda: one_by_one(episodes),
     }
 

@@ -207,7 +207,7 @@ def test_an_agent_is_made_from_plain_values_or_refused_in_one_line():
     assert made(schedule="geometric").schedule == geometric(USERS)
     assert made(schedule=20).schedule == made(schedule="20").schedule == every(20, USERS)
     for wrong, message in [
-        ({"schedule": "now"}, "schedule must be geometric, every or a number of users, got 'now'"),
+        ({"schedule": "now"}, "schedule must be geometric, every, adaptive or a number of users, got 'now'"),
         ({"schedule": [10, 60]}, r"schedule must be a Schedule, .* got schedule=\[10, 60\]"),
         ({"episodes": "60"}, "episodes must be a whole number, got episodes='60'"),
         ({"privacy": 1.0}, "privacy must be a promise, such as .* got privacy=1.0"),

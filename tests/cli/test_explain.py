@@ -52,7 +52,7 @@ def test_json_and_options(capsys):
         (["likelihood-vi", "--beside", "paper"], "LikelihoodVI is in no paper"),
         (["likelihood-vi", "--calibration", "paper"], "LikelihoodVI is in no paper"),
         (["ucrl-vtr", "--on", "riverswim"], "needs a mixture of known kernels"),
-        (["ucrl-vtr", "--schedule", "now"], "schedule must be geometric, every or a number of users, got 'now'"),
+        (["ucrl-vtr", "--schedule", "now"], "schedule must be geometric, every, adaptive or a number of users, got 'now'"),
     ],
 )
 def test_errors_are_one_line(arguments, message, capsys):

@@ -30,9 +30,16 @@ class Batches:
             raise InvalidParameter("without growth the policy changes at every time of the schedule but the last")
 
     def shares(self, steps: int, weights: Sequence[float] | None = None) -> tuple[float, ...]:
-        """Of the budget for responses, one for each switch and step; by default more for later ones, which serve more users."""
+        """Of the budget for responses, one for each switch and step; by default more for later ones, which serve more users.
+
+        In proportion to the fourth root of the users so far, rounded to a power of two: equal shares are one line of a certificate.
+        """
         times = self.schedule.times
-        late = [time**0.25 for time in times[: self.switches]] if self.growth is None else [1.0] * self.switches
+        late = (
+            [2 ** (round(math.log2(time)) / 4) for time in times[: self.switches]]
+            if self.growth is None
+            else [1.0] * self.switches
+        )
         chosen = late if weights is None else list(weights)
         total = math.fsum(chosen) * steps * (1 + 1e-12)
         return tuple(weight / total for weight in chosen for _ in range(steps))
@@ -55,7 +62,7 @@ def growing(episodes: int, *, first: int = 30, ratio: float = 1.3) -> Batches:
     return at_every(geometric(episodes, first=first, ratio=ratio))
 
 
-def adaptive(episodes: int, *, switches: int = 20, growth: float = 2.0, first: int = 30, ratio: float = 1.15) -> Batches:
+def adaptive(episodes: int, *, switches: int = 20, growth: float = 2.0, first: int = 200, ratio: float = 1.15) -> Batches:
     """Where a released Lambda has grown, looked at on a geometric grid."""
     grid = geometric(episodes, first=first, ratio=ratio)
     return Batches(grid, min(switches, _before_the_end(grid)), growth)

@@ -13,6 +13,7 @@ from confide.errors import ConfideError, InvalidParameter
 from confide.privacy.request import NoPrivacy, Request
 
 if TYPE_CHECKING:
+    from confide.agents.batches import Batches
     from confide.privatizers import Schedule
 
 _NUMBERS = ("bonus_scale", "failure")  # options that some agents take only into their arithmetic, where a text fails late
@@ -108,24 +109,27 @@ def _check_types(episodes: Any, privacy: Any, given: dict[str, Any]) -> None:
             raise InvalidParameter(f"{key} must be a number, got {key}={given[key]!r}")
 
 
-def _schedule(given: Any, episodes: int) -> "Schedule":
+def _schedule(given: Any, episodes: int) -> "Schedule | Batches":
+    from confide.agents.batches import Batches
     from confide.privatizers import Schedule
 
-    if not isinstance(given, Schedule | str | int):
+    if not isinstance(given, Schedule | Batches | str | int):
         raise InvalidParameter(f"schedule must be a Schedule, a name or a number of users, got schedule={given!r}")
-    return given if isinstance(given, Schedule) else schedule_of(given, episodes)
+    return given if isinstance(given, Schedule | Batches) else schedule_of(given, episodes)
 
 
-def schedule_of(text: "str | int", episodes: int) -> "Schedule":
-    """By name, geometric or every, or a release after each so many users."""
+def schedule_of(text: "str | int", episodes: int) -> "Schedule | Batches":
+    """By name, geometric, every or (for lsvi-ucb) adaptive, or a release after each so many users."""
+    from confide.agents.batches import adaptive
     from confide.privatizers import every, every_episode, geometric
 
     if str(text).isdecimal():
         return every(int(text), episodes)
-    made = {"geometric": geometric, "every": every_episode}.get(str(text))
-    if made is None:
-        raise InvalidParameter(f"schedule must be geometric, every or a number of users, got {text!r}")
-    return made(episodes)
+    named: dict[str, Any] = {"geometric": geometric, "every": every_episode, "adaptive": adaptive}
+    if str(text) not in named:
+        raise InvalidParameter(f"schedule must be geometric, every, adaptive or a number of users, got {text!r}")
+    made: Schedule | Batches = named[str(text)](episodes)
+    return made
 
 
 def agent_class(name: str) -> Any:

@@ -123,6 +123,9 @@ def facts(agent: Any) -> Facts:
         raise InvalidParameter(f"explain knows learners (confide.agents.learner.Learner), {name} is none")
     trust = agent.privacy.trust if isinstance(agent.privacy, NoPrivacy | LocalDP) else Trust.JOINT
     calibration, planning = _planning(agent.algorithm)
+    if isinstance(agent, StoredLearner):
+        steps, switches = agent.asking.asked_steps, agent.batches.switches
+        planning += f"; {steps} responses asked again at each of at most {switches} changes of policy"
     return Facts(agent.name, calibration, planning, agent.privacy, trust, agent.schedule, agent.algorithm.bound, _noise_of(agent))
 
 

@@ -64,22 +64,25 @@ class ValueRegressions:
         d, steps = self.public.dimension, self.asked_steps
         sums = self.sums(released.values[: self.bound.size], released.noise.std)
         answers = released.values[self.bound.size : -1].reshape(steps, d + 1)
-        seed, switches = released.memory["seed"], int(released.values[-1])
-        memory = {"seed": seed}
-        shape = self.public.horizon, self.public.states, self.public.actions
-        if switches == 0 and not isinstance(self.rule, Printed):  # nothing is known: everything is tried
-            return Round((StochasticPolicy(np.full(shape, 1 / shape[2])),), self.statistic, memory)
+        if released.values[-1] == 0 and not isinstance(self.rule, Printed):  # nothing is known: everything is tried
+            shape = self.public.horizon, self.public.states, self.public.actions
+            uniform = StochasticPolicy(np.full(shape, 1 / shape[2]))
+            return Round((uniform,), self.statistic, {"seed": released.memory["seed"]})
         questions = backward(self.rule, sums, self.horizon)
         try:
             question = next(questions)
             while True:
                 question = questions.send(Answer(answers[question.step, :d], float(answers[question.step, d])))
         except StopIteration as done:
-            Q: Array = done.value
+            return self.round_of(done.value, sums, released)
+
+    def round_of(self, Q: Array, sums: Sums, released: Released) -> Round:
+        """The greedy policy; where actions are equally good, at random."""
+        seed, switches = released.memory["seed"], int(released.values[-1])
         rng = np.random.default_rng([int(seed), switches])
-        greedy = (Q + TIES * rng.random(shape)).argmax(axis=2)
+        greedy = (Q + TIES * rng.random(Q.shape)).argmax(axis=2)
         signal = mean_eigenvalue(sums.gram) if switches else None
-        return Round((TabularPolicy(greedy, shape[2]),), self.statistic, memory, signal)
+        return Round((TabularPolicy(greedy, Q.shape[2]),), self.statistic, {"seed": seed}, signal)
 
     def describe(self) -> dict[str, str]:
         if isinstance(self.rule, Printed):

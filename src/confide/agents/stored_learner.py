@@ -43,6 +43,8 @@ class Asking(Protocol):
 
     def sums(self, values: Array, std: float) -> Sums: ...
     def plan(self, released: Released) -> Round: ...
+    def round_of(self, Q: Array, sums: Sums, released: Released) -> Round:
+        """What `plan` does after it has been told all answers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +75,7 @@ class StoredLearner(Learner):
         self._shown = np.zeros(algorithm.bound.size), NoiseLevel(0.0, "none")  # as of the last change
         self._answers = np.zeros((algorithm.asked_steps, algorithm.rule.features.shape[2] + 1))
         self._switches = 0
+        self._planned: tuple[Array, Sums] | None = None
         self._made_questions: Questions | None = None
 
     @property
@@ -119,6 +122,11 @@ class StoredLearner(Learner):
         everything = np.concatenate([values, self._answers.ravel(), [float(self._switches)]])
         return Released(everything, level, last.guarantee, last.users, last.generation, last.memory)
 
+    def current_round(self) -> Round:
+        if self._round is None and self._planned is not None:  # asking was planning: the same round, without doing it again
+            self._round = self.asking.round_of(*self._planned, self.released())
+        return super().current_round()
+
     def _keep(self, users: Trajectories | TransitionCounts) -> None:
         if self._stored is not None:
             self._stored.add(users)
@@ -146,7 +154,8 @@ class StoredLearner(Learner):
     def _ask_again(self) -> None:
         assert self._stored is not None
         now, skipped = self._privatizer.release(), len(self._answers)
-        questions = backward(self.asking.rule, self.asking.sums(now.values, now.noise.std), self.asking.horizon)
+        sums = self.asking.sums(now.values, now.noise.std)
+        questions = backward(self.asking.rule, sums, self.asking.horizon)
         answers = np.zeros_like(self._answers)
         try:
             question = next(questions)
@@ -155,8 +164,8 @@ class StoredLearner(Learner):
                 answers[question.step] = [*values, std]
                 skipped -= 1
                 question = questions.send(Answer(values, std))
-        except StopIteration:
-            pass
+        except StopIteration as done:
+            self._planned = done.value, sums
         self._questions.skip(skipped)  # what was not worth asking is not saved up: shares belong to their place
         self._shown, self._answers, self._switches = (now.values, now.noise), answers, self._switches + 1
 

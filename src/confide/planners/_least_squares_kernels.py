@@ -69,6 +69,28 @@ def repaired(Lambda: Array, u: Array, ridge: float) -> tuple[Array, Array]:
 
 
 @njit
+def optimistic_values(Lambda: Array, u: Array, ridge: float, rows: Array, sampling: float, noise: float) -> tuple[Array, Array]:
+    """x.theta and sqrt(sampling x^T P^-1 x + noise ||P^-1 x||^2) of every row x [n, m], theta = P^-1 u, P = (Lambda)_+ + ridge I."""
+    n, m = rows.shape
+    eigenvalues, vectors = _eigh(Lambda)
+    value, error = np.zeros(n), np.zeros(n)
+    for k in range(m):
+        positive = max(eigenvalues[k], 0.0) + ridge
+        weight = 0.0
+        for i in range(m):
+            weight += vectors[i, k] * u[i]
+        weight /= positive
+        spread = sampling / positive + noise / positive**2
+        for j in range(n):
+            along = 0.0
+            for i in range(m):
+                along += vectors[i, k] * rows[j, i]
+            value[j] += along * weight
+            error[j] += along * along * spread
+    return value, np.sqrt(error)
+
+
+@njit
 def repaired_on_simplex(Lambda: Array, u: Array, ridge: float, origin: Array, basis: Array) -> tuple[Array, Array]:
     """`repaired`, and theta moved to where origin + basis theta is on the simplex, by `project`."""
     theta, precision = repaired(Lambda, u, ridge)

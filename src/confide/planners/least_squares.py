@@ -62,6 +62,18 @@ def least_squares(
     return Estimate(theta.reshape(u.shape), precision.reshape(Lambda.shape))
 
 
+def optimistic_values(
+    Lambda: Array, u: Array, rows: Array, *, noise_std: float, ridge: float, sampling: float, noise: float
+) -> tuple[Array, Array]:
+    """Values and standard errors [...] of rows [..., m] under the estimate that `least_squares` makes of Lambda [m, m] and u [m]."""
+    m = len(u)
+    flat = np.ascontiguousarray(rows, dtype=float).reshape(-1, m)
+    matrix, vector = np.ascontiguousarray(Lambda, dtype=float), np.ascontiguousarray(u, dtype=float)
+    rho = ridge_size(m, noise_std=noise_std, ridge=ridge)
+    value, error = _kernels.optimistic_values(matrix, vector, rho, flat, sampling, noise)
+    return value.reshape(rows.shape[:-1]), error.reshape(rows.shape[:-1])
+
+
 def mean_eigenvalue(Lambda: Array) -> float:
     """Of all matrices [n, m, m] together: what stands against the noise."""
     return _kernels.mean_diagonal(Lambda)

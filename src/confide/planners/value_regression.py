@@ -13,8 +13,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from confide.planners.bonus import Width, bonus
-from confide.planners.least_squares import least_squares
+from confide.planners.bonus import bonus
+from confide.planners.least_squares import optimistic_values
 from confide.planners.regularizers import Shift
 
 Array = npt.NDArray[np.float64]
@@ -87,10 +87,14 @@ class Centred:
     bonus_scale: float = 0.2
     target_std: float = math.sqrt(0.1)
     _pattern: Array = field(init=False, repr=False)
+    _ridge: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         size = np.abs(self.features.reshape(-1, self.features.shape[2]))
-        object.__setattr__(self, "_pattern", np.asarray(size.T @ size > 0, dtype=float))
+        pattern = np.asarray(size.T @ size > 0, dtype=float)
+        widest = float(pattern.sum(axis=1).max())  # entries in a row: the norm of the noise grows with its root
+        object.__setattr__(self, "_pattern", pattern)
+        object.__setattr__(self, "_ridge", math.sqrt(widest / (2 * len(pattern))))
 
     def question(self, step: int, values: Array, horizon: int) -> Question | None:
         middle, radius = _range(values)
@@ -100,15 +104,19 @@ class Centred:
 
     def q_values(self, step: int, values: Array, horizon: int, sums: Sums, answer: Answer | None) -> Array:
         middle, radius = _range(values)
-        d = self.features.shape[2]
         u, noise = sums.rewards[step], sums.reward_std**2 + (sums.std * (0.5 + radius) / 2) ** 2
         if answer is not None:
             u, noise = u + radius * answer.values, noise + (radius * answer.std) ** 2
-        widest = float(self._pattern.sum(axis=1).max())  # entries in a row: the norm of the noise grows with its root
-        ridge = math.sqrt(widest / (2 * d))
-        found = least_squares(sums.gram[step] * self._pattern, u, noise_std=sums.std, ridge=ridge)
-        width = Width(self.target_std**2, noise, factor=self.bonus_scale, cap=math.inf)
-        Q = self.features @ found.weights + 0.5 + middle + bonus(self.features, found.precision, 1.0, width)
+        value, error = optimistic_values(
+            sums.gram[step] * self._pattern,
+            u,
+            self.features,
+            noise_std=sums.std,
+            ridge=self._ridge,
+            sampling=self.target_std**2,
+            noise=noise,
+        )
+        Q = value + (0.5 + middle) + self.bonus_scale * error
         return np.clip(Q, 0.0, horizon - step)
 
 

@@ -1,0 +1,193 @@
+"""LSVI-UCB that replans after every episode: confide's, one written in plain NumPy, and rlberry-scool's. Ratios only: machines are noisy.
+
+    python benchmarks/linear_speed.py [--rounds 5] [--write]
+
+All on one-hot (S = 5, A = 2, H = 5, d = 10), without privacy. rlberry-scool's is measured if the environment variable PEER_PYTHON names an
+interpreter that has it, on the same transitions and rewards, in a process of its own.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import time
+
+import numpy as np
+from record import record
+
+from confide.agents import LSVIUCB
+from confide.agents.batches import one_by_one
+from confide.mechanisms.sources import noise_source
+from confide.privacy.request import JointDP, NoPrivacy
+from confide.problems import one_hot
+
+PROBLEM, EPISODES = one_hot(), 50
+PEER = """
+import json, sys, time
+import numpy as np, rlberry
+rlberry.logger.setLevel("ERROR")
+from rlberry_scool.agents.linear import LSVIUCBAgent
+from rlberry_scool.agents.features import FeatureMap
+from rlberry.envs.finite_mdp import FiniteMDP
+world = json.loads(sys.stdin.read())
+P, r = np.array(world["P"]), np.array(world["r"])
+S, A = r.shape
+
+class OneHot(FeatureMap):
+    def __init__(self, env):
+        self.shape = (S * A,)
+    def map(self, state, action):
+        row = np.zeros(S * A)
+        row[state * A + action] = 1.0
+        return row
+
+made = lambda: LSVIUCBAgent(FiniteMDP(r, P, initial_state_distribution=np.array(world["start"])), horizon=world["H"], feature_map_fn=OneHot)
+made().fit(5)
+agent, n = made(), world["n"]
+start = time.process_time()
+agent.fit(n)
+print(n / (time.process_time() - start))
+"""
+
+
+class PlainLSVI:
+    """As one would write it: keeps every transition, and goes through all of them at each step of each plan."""
+
+    def __init__(self, seed: int = 0) -> None:
+        truth = PROBLEM.truth
+        self.phi, self.H = PROBLEM.features, PROBLEM.horizon
+        self.P, self.r, self.start = truth.transitions.dense(), truth.rewards, truth.start
+        self.S, self.A, self.d = self.phi.shape
+        self.rng, self.seen = np.random.default_rng(seed), [[] for _ in range(self.H)]
+        self.Lambda = np.tile(np.eye(self.d), (self.H, 1, 1))
+
+    def plan(self) -> np.ndarray:
+        V, actions = np.zeros(self.S), np.zeros((self.H, self.S), dtype=int)
+        for h in reversed(range(self.H)):
+            inverse, u = np.linalg.inv(self.Lambda[h]), np.zeros(self.d)
+            if self.seen[h]:
+                rows = np.array(self.seen[h])
+                s, a, reward, after = rows[:, 0].astype(int), rows[:, 1].astype(int), rows[:, 2], rows[:, 3].astype(int)
+                u = self.phi[s, a].T @ (reward + V[after])
+            bonus = np.sqrt(np.einsum("sai,ij,saj->sa", self.phi, inverse, self.phi))
+            Q = np.clip(self.phi @ (inverse @ u) + 0.2 * bonus, 0, self.H - h)
+            V, actions[h] = Q.max(axis=1), Q.argmax(axis=1)
+        return actions
+
+    def episodes(self, n: int) -> None:
+        for _ in range(n):
+            actions, s = self.plan(), self.rng.choice(self.S, p=self.start)
+            for h in range(self.H):
+                a = actions[h, s]
+                after = self.rng.choice(self.S, p=self.P[h, s, a])
+                self.seen[h].append((s, a, self.r[h, s, a], after))
+                self.Lambda[h] += np.outer(self.phi[s, a], self.phi[s, a])
+                s = after
+
+
+def rate(work, episodes: int) -> float:
+    start = time.process_time()
+    work()
+    return episodes / (time.process_time() - start)
+
+
+def serve(agent: LSVIUCB, rng: np.random.Generator) -> None:
+    while agent.users < agent.episodes:
+        batch = agent.next_batch()
+        agent.observe(PROBLEM.sample(batch.policy, batch.users, rng))
+
+
+def ours(privacy, episodes: int, *, each: bool = True) -> float:
+    """Trajectory by trajectory; with `each` a plan after every one, otherwise as many as the default plan of batches makes."""
+    plan = one_by_one(episodes) if each else None
+    agent = LSVIUCB(PROBLEM.public, episodes=episodes, privacy=privacy, schedule=plan, noise=noise_source("fast", 0))
+    return rate(lambda: serve(agent, np.random.default_rng(0)), episodes)
+
+
+def peer() -> float | None:
+    python = os.environ.get("PEER_PYTHON")
+    if not python:
+        return None
+    truth = PROBLEM.truth
+    world = {
+        "P": truth.transitions.dense()[0].tolist(),
+        "r": truth.rewards[0].tolist(),
+        "start": truth.start.tolist(),
+        "H": PROBLEM.horizon,
+        "n": EPISODES,
+    }
+    found = subprocess.run([python, "-c", PEER], input=json.dumps(world), capture_output=True, text=True, check=True)
+    return float(found.stdout.split()[-1])
+
+
+def throughput(rounds: int) -> list[str]:
+    ours(NoPrivacy(), 20)  # compiles
+    ours(NoPrivacy(), EPISODES, each=False)
+    rows: dict[str, list[float]] = {
+        "confide, its own batches": [],
+        "confide": [],
+        "confide, eps = 1": [],
+        "NumPy twin": [],
+        "rlberry-scool": [],
+    }
+    for _ in range(rounds):
+        rows["confide, its own batches"].append(ours(NoPrivacy(), EPISODES, each=False))
+        rows["confide"].append(ours(NoPrivacy(), EPISODES))
+        rows["confide, eps = 1"].append(ours(JointDP(1.0, 1e-5), EPISODES))
+        plain = PlainLSVI()
+        rows["NumPy twin"].append(rate(lambda plain=plain: plain.episodes(EPISODES), EPISODES))
+        found = peer()
+        if found is not None:
+            rows["rlberry-scool"].append(found)
+    middle = {name: float(np.median(values)) for name, values in rows.items() if values}
+    lazy, best = middle["confide, its own batches"], middle["confide"]
+    title = f"| a plan after each of {EPISODES} episodes | episodes per CPU-second | confide / it | with its own batches |"
+    lines = [title, "|---|---|---|---|"]
+    lines += [f"| {name} | {value:,.0f} | {best / value:.3g} | {lazy / value:.3g} |" for name, value in middle.items()]
+    return lines if rows["rlberry-scool"] else [*lines, "", "rlberry-scool was not measured: PEER_PYTHON is not set."]
+
+
+def replanning() -> list[str]:
+    lines = ["| users so far | microseconds to ask and plan again | NumPy twin |", "|---|---|---|"]
+    for users in (100, 1_000, 10_000, 1_000_000):
+        agent = LSVIUCB(
+            PROBLEM.public,
+            episodes=users + 200,
+            privacy=NoPrivacy(),
+            schedule=one_by_one(users + 200),
+            noise=noise_source("fast", 0),
+        )
+        agent.next_batch()
+        agent._stored.add(PROBLEM.count(PROBLEM.optimal_policy, users, np.random.default_rng(0)))
+        times = []
+        for _ in range(200):
+            start = time.process_time()
+            agent._ask_again()
+            agent.algorithm.plan(agent.released())
+            times.append(time.process_time() - start)
+        twin = "-"
+        if users <= 10_000:
+            plain = PlainLSVI()
+            world = PROBLEM.sample(PROBLEM.optimal_policy, users, np.random.default_rng(0))
+            for h in range(PROBLEM.horizon):
+                plain.seen[h] = list(
+                    zip(world.states[:, h], world.actions[:, h], world.rewards[:, h], world.states[:, h + 1], strict=True)
+                )
+            start = time.process_time()
+            plain.plan()
+            twin = f"{1e6 * (time.process_time() - start):,.0f}"
+        lines.append(f"| {users:,} | {1e6 * np.median(times):,.0f} | {twin} |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    sections = [throughput(arguments.rounds), replanning()]
+    record("Speed on linear MDPs", "\n\n".join("\n".join(lines) for lines in sections) + "\n", write=arguments.write)
+
+
+if __name__ == "__main__":
+    main()
