@@ -158,7 +158,7 @@ def constants() -> list[str]:
     for request in (JointDP(0.1, DELTA), joint(1.0), joint(10.0), JointDP(1.0, 0.0), NoPrivacy()):
         made = printed_linear(request, LinearSetting(100_000, 5, 5))
         private = not isinstance(request, NoPrivacy)
-        true = f"{compose([made.gram_loss, made.response_loss]).epsilon_at(request.delta):.3g}" if private else "-"
+        true = f"{compose(made.losses(request, 5, 5)).epsilon_at(request.delta):.3g}" if private else "-"
         first = useful_from(request, horizon=5, dimension=5)
         lines.append(
             f"| {request} | {made.batches} | {made.sigma_gram:.3g} | {made.sigma_response:.3g} | {made.beta:.3g} | {true} | {first:.3g} |"

@@ -41,6 +41,8 @@ class Batches:
             else [1.0] * self.switches
         )
         chosen = late if weights is None else list(weights)
+        if len(chosen) != self.switches:
+            raise InvalidParameter(f"weights must be {self.switches}, one for each change of policy, got {len(chosen)}")
         total = math.fsum(chosen) * steps * (1 + 1e-12)
         return tuple(weight / total for weight in chosen for _ in range(steps))
 

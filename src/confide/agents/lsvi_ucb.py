@@ -107,10 +107,9 @@ def tight(
     rule = Centred(phi, 0.2 if bonus_scale is None else bonus_scale)
     whole = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
     gram, responses = (whole, whole) if whole == NO_PRIVACY else (share_of(whole, GRAM_SHARE), share_of(whole, 1 - GRAM_SHARE))
-    if H == 1:
-        gram = whole  # there is nothing to ask
     chosen = batches or growing(episodes, first=first_release(bound, privacy, episodes))
-    return ValueRegressions(public, bound, rule, statistic), chosen, Budget(gram, responses, chosen.shares(max(H - 1, 1)))
+    budget = Budget(gram, responses, chosen.shares(H - 1)) if H > 1 else Budget(whole, NO_PRIVACY, ())  # nothing to ask
+    return ValueRegressions(public, bound, rule, statistic), chosen, budget
 
 
 def paper(
@@ -124,17 +123,16 @@ def paper(
 ) -> tuple[ValueRegressions, Batches, Budget]:
     """[Luyo21, E.1], [E.3] at delta = 0, and without noise Upsilon = 0."""
     H, d, phi = public.horizon, public.dimension, public.features
-    count = None if batches is None else batches.switches
+    count = None if batches is None else batches.schedule.leaves
     made = printed_linear(privacy, LinearSetting(episodes, H, d, failure, count))
     chosen = batches or static(episodes, made.batches)
     scale = 1.0 if bonus_scale is None else bonus_scale
     rule, bound = Printed(phi, Shift(made.regularizer, scale * made.beta)), gram_rows(H, d)
     statistic = RewardTargets(bound, raw_rewards(phi), 1.0)
     shares = chosen.shares(H, [1.0] * chosen.switches)
-    if isinstance(privacy, NoPrivacy):
-        return ValueRegressions(public, bound, rule, statistic), chosen, Budget(NO_PRIVACY, NO_PRIVACY, shares)
-    tree = Tree(chosen.schedule.leaves)
-    return ValueRegressions(public, bound, rule, statistic), chosen, Budget(made.gram_loss, made.response_loss, shares, tree)
+    losses = made.losses(privacy, H, d, leaves=chosen.schedule.leaves, changes=chosen.switches)
+    tree = None if isinstance(privacy, NoPrivacy) else Tree(chosen.schedule.leaves)
+    return ValueRegressions(public, bound, rule, statistic), chosen, Budget(*losses, shares, tree)
 
 
 def first_release(bound: RegressionRows, privacy: Request, episodes: int) -> int:
@@ -192,6 +190,8 @@ class LSVIUCB(StoredLearner):
         if isinstance(privacy, LocalDP):
             raise PrivacyError(_LOCAL)
         check_choices(calibration, bonus_scale, failure)
+        if not isinstance(schedule, Schedule | Batches | None):
+            raise InvalidParameter(f"schedule must be a Schedule or a plan of batches, got {type(schedule).__name__}")
         batches = at_every(schedule) if isinstance(schedule, Schedule) else schedule
         if batches is not None:
             choose_schedule(batches.schedule, Schedule((episodes,)))

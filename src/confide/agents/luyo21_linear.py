@@ -43,13 +43,27 @@ class PrintedLinear:
     chi: float
     beta: float
     ridge: float  # lambda
-    gram_loss: Loss  # what the noise really gives: of all Lambda,
-    response_loss: Loss  # and of all u
 
     @property
     def regularizer(self) -> float:
         """What is added to the diagonal: lambda + c_K + Upsilon."""
         return self.ridge + self.shift + self.upsilon
+
+    def losses(
+        self, privacy: Request, horizon: int, dimension: int, *, leaves: int | None = None, changes: int | None = None
+    ) -> tuple[Loss, Loss]:
+        """What the noise really gives: of all Lambda_h through a tree over the batches, and of the responses of each change of policy, with
+        targets in [0, H + 1], which are 2 (H + 1) apart. As printed there are B of both; an agent changes its policy B - 1 times."""
+        H, B = horizon, self.batches
+        if isinstance(privacy, NoPrivacy):
+            return NO_PRIVACY, NO_PRIVACY
+        rows, tree, relation = gram_rows(H, dimension), Tree(leaves or B), Relation(privacy.relation)
+        far, asked = (H + 1) * (1 if relation is Relation.NULL else 2), Exact((changes or B) * H)
+        if privacy.delta > 0:
+            gram = rows.sensitivity(relation) * tree.column_norm(2) / self.sigma_gram
+            return GaussianDP(gram), GaussianDP(far * asked.column_norm(2) / self.sigma_response)
+        gram = rows.l1_sensitivity(relation) * tree.column_norm(1) / self.sigma_gram
+        return PureDP(gram), PureDP(math.sqrt(dimension) * far * asked.column_norm(1) / self.sigma_response)
 
 
 def batches(privacy: Request, setting: LinearSetting) -> int:
@@ -60,8 +74,13 @@ def batches(privacy: Request, setting: LinearSetting) -> int:
     if isinstance(privacy, NoPrivacy):
         return K
     if privacy.delta > 0:
-        return min(K, math.ceil(math.pow(K * epsilon, 0.4) / math.pow(d**3 * H, 0.2)))
-    return min(K, math.ceil(math.cbrt(K * epsilon) / math.cbrt(d**2 * H)))
+        return min(K, _ceiling(math.pow(K * epsilon, 0.4) / math.pow(d**3 * H, 0.2)))
+    return min(K, _ceiling(math.cbrt(K * epsilon) / math.cbrt(d**2 * H)))
+
+
+def _ceiling(value: float) -> int:
+    """Of a number that rounding may have moved off a whole one."""
+    return round(value) if abs(value - round(value)) < 1e-9 * value else math.ceil(value)
 
 
 def printed_linear(privacy: Request, setting: LinearSetting) -> PrintedLinear:
@@ -83,8 +102,7 @@ def printed_linear(privacy: Request, setting: LinearSetting) -> PrintedLinear:
     U = max(1.0, 2 * H * math.sqrt(d * K / (ridge + shift)) + C / (ridge + shift))
     chi = 24**2 * 18 * K**2 * d * U * H / p
     beta = 24 * H * math.sqrt(d * (ridge + shift)) * math.log(chi)
-    losses = _true_losses(privacy, H, d, B, sigma_gram, sigma_response)
-    return PrintedLinear(B, B0, sigma_gram, sigma_response, upsilon, shift, C, U, chi, beta, ridge, *losses)
+    return PrintedLinear(B, B0, sigma_gram, sigma_response, upsilon, shift, C, U, chi, beta, ridge)
 
 
 def _sigmas(privacy: Request, H: int, B: int, B0: int) -> tuple[float, float]:
@@ -95,19 +113,6 @@ def _sigmas(privacy: Request, H: int, B: int, B0: int) -> tuple[float, float]:
         return 4 * B * H / epsilon, 8 * B * H**2 / epsilon
     log = math.log(32 * H * B0 * B / delta) ** 2
     return 128 / epsilon * math.sqrt(B * H * B0) * log, 128 / epsilon * H * math.sqrt(H * B) * log
-
-
-def _true_losses(privacy: Request, H: int, d: int, B: int, sigma_gram: float, sigma_response: float) -> tuple[Loss, Loss]:
-    """Of all Lambda_h through one tree, and of B H response vectors with targets in [0, H + 1], 2 (H + 1) apart."""
-    if isinstance(privacy, NoPrivacy):
-        return NO_PRIVACY, NO_PRIVACY
-    rows, tree, relation = gram_rows(H, d), Tree(B), Relation(privacy.relation)
-    far = (H + 1) * (1 if relation is Relation.NULL else 2)
-    if privacy.delta > 0:
-        gram = rows.sensitivity(relation) * tree.column_norm(2) / sigma_gram
-        return GaussianDP(gram), GaussianDP(far * Exact(B * H).column_norm(2) / sigma_response)
-    gram = rows.l1_sensitivity(relation) * tree.column_norm(1) / sigma_gram
-    return PureDP(gram), PureDP(math.sqrt(d) * far * Exact(B * H).column_norm(1) / sigma_response)
 
 
 def gram_rows(horizon: int, dimension: int) -> RegressionRows:

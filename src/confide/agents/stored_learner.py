@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -72,6 +73,7 @@ class StoredLearner(Learner):
         super().__init__(algorithm, batches.schedule, privacy=privacy, noise=noise, counter=budget.counter, loss=budget.gram)
         self.asking, self.batches, self.budget = algorithm, batches, budget
         self._stored: StoredTransitions | None = StoredTransitions(algorithm.rule.features, algorithm.horizon)
+        self._ball = self._stored.bound
         self._shown = np.zeros(algorithm.bound.size), NoiseLevel(0.0, "none")  # as of the last change
         self._answers = np.zeros((algorithm.asked_steps, algorithm.rule.features.shape[2] + 1))
         self._switches = 0
@@ -86,9 +88,9 @@ class StoredLearner(Learner):
     def _questions(self) -> Questions:
         if self._made_questions is None:
             _ = self._privatizer  # checks the noise
-            assert self.noise is not None and self._stored is not None
+            assert self.noise is not None
             self._made_questions = Questions(
-                self._stored.bound,
+                self._ball,
                 self.budget.shares,
                 loss=self.budget.responses,
                 privacy=self.privacy,
@@ -99,15 +101,21 @@ class StoredLearner(Learner):
 
     @property
     def loss(self) -> Loss | None:
-        return compose([self.budget.gram, self.budget.responses]) if self.budget.gram != NO_PRIVACY else NO_PRIVACY
+        parts = [self.budget.gram, self.budget.responses] if len(self.budget.shares) else [self.budget.gram]
+        return NO_PRIVACY if NO_PRIVACY in parts else compose(parts)
 
     @property
     def guarantee(self) -> Guarantee:
-        gram = self._privatizer.guarantee
+        return billboard(self._whole_guarantee)
+
+    @cached_property
+    def _whole_guarantee(self) -> Guarantee:
+        """Of prefix sums and answers together. Made before the first user is served: constants that break the promise are refused here."""
+        gram, questions = self._privatizer.guarantee, self._questions
         if isinstance(self.privacy, NoPrivacy):
-            return billboard(no_guarantee(gram.users))
-        together = compose([gram.loss, self._questions.loss()])
-        return billboard(Guarantee(together, self.privacy, Trust.CENTRAL, gram.users, gram.source))
+            return no_guarantee(gram.users)
+        together = compose([gram.loss, questions.loss()]) if len(questions) else gram.loss
+        return Guarantee(together, self.privacy, Trust.CENTRAL, gram.users, gram.source)
 
     def mechanisms(self) -> list[Mechanism]:
         return [*super().mechanisms(), *self._questions.mechanisms("responses, asked again at each change of policy")]
@@ -120,7 +128,7 @@ class StoredLearner(Learner):
     def released(self) -> Released:
         last, (values, level) = super().released(), self._shown
         everything = np.concatenate([values, self._answers.ravel(), [float(self._switches)]])
-        return Released(everything, level, last.guarantee, last.users, last.generation, last.memory)
+        return Released(everything, level, self._whole_guarantee, last.users, last.generation, last.memory)
 
     def current_round(self) -> Round:
         if self._round is None and self._planned is not None:  # asking was planning: the same round, without doing it again
@@ -133,7 +141,9 @@ class StoredLearner(Learner):
 
     def _advance(self, before: int) -> None:
         if self._privatizer.generation > before and self._due():
+            self._durable = False  # as in `observe`: answers that were half given must not be asked for again
             self._ask_again()
+            self._durable = True
         if self.users == self.episodes or self._switches == self.batches.switches:
             self._stored = None  # nobody will ask again
         super()._advance(before)
@@ -185,4 +195,5 @@ class StoredLearner(Learner):
             self._stored.restore(stored)
         switches, std = arrays["switches"]
         self._switches, self._answers = int(switches), arrays["answers"]
-        self._shown = arrays["shown"], NoiseLevel(float(std), self._privatizer.release().noise.distribution)
+        distribution = self._privatizer.release().noise.distribution if self._switches else "none"
+        self._shown = arrays["shown"], NoiseLevel(float(std), distribution)

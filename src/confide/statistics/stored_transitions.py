@@ -1,6 +1,5 @@
 """Transitions that are kept, because what is asked about them depends on what was released before. PRIVATE."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -16,7 +15,8 @@ from confide.trajectory import Trajectories, TransitionCounts
 Ints = npt.NDArray[np.int64]
 _BITS = 24
 _UNIT = 2**_BITS  # features, values and rewards are whole multiples of 1/_UNIT
-_MOST = 2**31 - 1  # users: sums stay below 2^57
+_HALF = 2 ** (_BITS // 2)
+_MOST = 2**29 - 1  # users: their sums are exact in floating point
 
 
 class StoredTransitions:
@@ -26,9 +26,9 @@ class StoredTransitions:
 
     Enforced: features are looked up, of norm at most one, rewards are clipped to [0, 1] and y to [-1, 1 - w], so that one user's term is
     in the unit ball, whatever the data are; what does not exist or is not finite adds zero. In whole numbers: all factors are rounded
-    towards zero to multiples of 2^-24, which keeps them in their ranges, and products are summed exactly but for two roundings down: of
-    w r, summed over the users of one (s, a) (of neighbouring sums two differ, by less than a step each), and of the result (by less than
-    a step in each coordinate). That is at most (4 + sqrt(d)) 2^-24 in all, and features are shortened by as much before.
+    towards zero to multiples of 2^-24, which keeps them in their ranges, and sums of products are exact but for two roundings down, of
+    w r summed over the users of one (s, a) and of the result. Neither adds to the sensitivity: before it two neighbouring sums differ by
+    at most a whole number m of steps (of targets 1 for each user, of coordinate i |phi_i| + |phi'_i|), and so they do after it.
     """
 
     def __init__(self, features: Array, steps: int) -> None:
@@ -36,8 +36,7 @@ class StoredTransitions:
         if not (np.linalg.norm(features, axis=2) <= 1 + 1e-9).all():
             raise InvalidParameter("features must be finite, of norm at most 1")
         self.bound = L2Ball(1.0, d)  # of one user's phi(s, a) (w r + y(s'))
-        short = (1 - (4 + math.sqrt(d)) / _UNIT) / (1 + 1e-9)
-        self._phi: Ints = np.trunc(features.reshape(S * A, d) * short * _UNIT).astype(np.int64)
+        self._phi: Ints = np.trunc(features.reshape(S * A, d) / (1 + 1e-9) * _UNIT).astype(np.int64)
         self._counts: Ints = np.zeros((steps, S * A, S), dtype=np.int64)
         self._rewards: Ints = np.zeros((steps, S * A), dtype=np.int64)
         self._shape, self.users = (S, A), 0
@@ -54,12 +53,16 @@ class StoredTransitions:
 
     def response(self, step: int, values: Array, reward_weight: float = 0.0) -> Bounded:
         """sum over users of phi(s, a) (w r + y(s')) at a step; y [s'] and w in [0, 1] are public."""
+        if np.isnan(values).any():
+            raise InvalidParameter("values must be numbers")
         w = int(np.clip(reward_weight, 0.0, 1.0) * _UNIT)
         y = np.trunc(np.clip(values, -1.0, 1 - w / _UNIT) * _UNIT).astype(np.int64)
         high, low = np.divmod(self._rewards[step], _UNIT)
         targets = self._counts[step] @ y + w * high + w * low // _UNIT
         high, low = np.divmod(targets, _UNIT)
-        sums = self._phi.T @ high + self._phi.T @ low // _UNIT
+        upper, lower = np.divmod(low, _HALF)  # in halves: sums over many (s, a) would not fit into 64 bits otherwise
+        phi = self._phi.T
+        sums = phi @ high + (phi @ upper + phi @ lower // _HALF) // _HALF
         return Bounded(sums / _UNIT, self.bound, self.users)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
