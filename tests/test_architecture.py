@@ -20,7 +20,7 @@ LAYERS = {
     "planners": {"privacy", "mechanisms", "policy"},  # neither trajectory nor statistics: released values only
     "problems": {"planners", "policy", "trajectory", "mechanisms"},
     "agents": {"planners", "problems", "privatizers", "statistics", "mechanisms", "privacy", "policy", "trajectory"},
-    "audit": {"agents", "evaluation", "logs", "problems", "trajectory", "privatizers", "statistics", "mechanisms", "privacy"},
+    "audit": {"agents", "evaluation", "logs", "planners", "problems", "trajectory", "privatizers", "statistics", "mechanisms", "privacy"},
     "experiments": {"agents", "audit", "mechanisms", "policy", "privacy", "problems", "report", "trajectory"},
     "logs": {"trajectory", "privacy"},
     "evaluation": {"logs", "statistics", "privatizers", "mechanisms", "privacy", "planners", "policy", "trajectory", "problems"},

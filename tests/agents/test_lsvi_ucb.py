@@ -404,9 +404,39 @@ def test_users_who_could_not_be_kept_are_not_absorbed_twice(monkeypatch):
     monkeypatch.setattr(agent._stored, "add", lambda _: (_ for _ in ()).throw(MemoryError()))
     with pytest.raises(MemoryError):
         agent.observe(somebody(1))
-    for attempt in (agent.released, agent.save, agent.publish):
+    monkeypatch.undo()
+    for attempt in (agent.released, agent.save, agent.publish, lambda: agent.observe(somebody(1))):
         with pytest.raises(StateError, match="must not leave"):
             attempt()
+
+
+@pytest.mark.parametrize("where", ["_due", "_ask_again"])
+def test_an_interrupted_change_of_policy_is_not_tried_again(monkeypatch, where):
+    agent = made()
+    while agent.users < agent.schedule.times[0] - 1:
+        agent.next_batch()
+        agent.observe(somebody(1))
+    monkeypatch.setattr(agent, where, lambda: (_ for _ in ()).throw(KeyboardInterrupt()))
+    agent.next_batch()
+    with pytest.raises(KeyboardInterrupt):
+        agent.observe(somebody(1))
+    monkeypatch.undo()
+    with pytest.raises(StateError, match="must not leave"):
+        agent.observe(somebody(1))
+
+
+def test_users_who_are_refused_may_come_again():
+    """Nothing of them is in the sums: neither where the seam refuses them nor where they could not be kept."""
+    agent = made()
+    agent.next_batch()
+    with pytest.raises(InvalidParameter):
+        agent.observe(somebody(agent.episodes + 1))
+    zeros = np.zeros(1, dtype=np.int64)
+    wrong = TransitionCounts(zeros, zeros, zeros, np.zeros(1), np.zeros(1), np.ones(1, dtype=np.int64), 1, 2)
+    with pytest.raises(InvalidParameter):
+        agent.observe(wrong)
+    agent.observe(somebody(1))
+    assert agent.users == agent._stored.users == 1
 
 
 # Changes of policy, and questions.

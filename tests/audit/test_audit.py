@@ -14,11 +14,20 @@ from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Exact
 from confide.privacy import CentralDP, PureDP
 from confide.privacy.bounded import L2Ball
+from confide.privatizers import Questions
 
 PRIVACY = CentralDP(1.0, 1e-2)
 AGENTS = list(PRIVATE)
+ANSWERS = "lsvi-ucb-answers"
 ESTIMATORS = ("counts-and-sums", "dp-lsw", "dp-lsl", *TWO_QUESTIONS)  # attacked in tests/evaluation
-RUNS = {"smooth": 60_000, "gaussian": 20_000, "laplace": 20_000, **dict.fromkeys(AGENTS, 500)}  # 6 000 for streams
+RUNS = {
+    "smooth": 60_000,
+    "gaussian": 20_000,
+    "laplace": 20_000,
+    **dict.fromkeys(AGENTS, 500),
+    "next-state-vi": 250,
+    "lsvi-ucb-answers": 800,
+}  # 6 000 for streams
 
 
 def attack(name, *, twin=None, runs=None, privacy=PRIVACY, source="fast"):
@@ -27,15 +36,15 @@ def attack(name, *, twin=None, runs=None, privacy=PRIVACY, source="fast"):
     return refute(attacked, delta=delta, runs=runs or RUNS.get(name, 6_000), rng=np.random.default_rng(5))
 
 
-@pytest.mark.parametrize("name", [name for name in subjects() if name not in ESTIMATORS])
+@pytest.mark.parametrize("name", [name for name in subjects() if name not in (*ESTIMATORS, ANSWERS)])
 def test_promises_are_not_refuted(name):
     result = attack(name, privacy=CentralDP(3.0, 1e-2) if name in AGENTS else PRIVACY)
     assert not result.refuted
-    assert result.epsilon_lower > 0.4  # and the attack was not a blunt one
+    assert result.epsilon_lower > (0.1 if name == "next-state-vi" else 0.4)  # and the attack was not a blunt one
 
 
 @pytest.mark.parametrize("twin", TWINS)
-@pytest.mark.parametrize("name", [name for name in subjects() if name not in ("exact", *AGENTS, *ESTIMATORS)])
+@pytest.mark.parametrize("name", [name for name in subjects() if name not in ("exact", *AGENTS, ANSWERS, *ESTIMATORS)])
 def test_broken_twins_are_caught(name, twin):
     if (name, twin) == ("stream", "clip"):
         with pytest.raises(InvalidParameter, match="without the clip"):
@@ -49,6 +58,19 @@ def test_broken_twins_are_caught(name, twin):
 def test_broken_agents_are_caught(name):
     """The whole output of an agent with 64 users, one of them replaced. The subtler twins need 5 000 runs and more: `confide audit`."""
     assert attack(name, twin="shared", runs=300).refuted
+
+
+def test_too_little_noise_on_answers_is_caught(monkeypatch):
+    """LSVI-UCB's prefix sums are honest here, and the certificate says nothing wrong: only an attack can tell."""
+    honest = Questions.ask
+
+    def ask(self, total):
+        values, std = honest(self, total)
+        return total.values + 0.3 * (values - total.values), std
+
+    assert not attack(ANSWERS, privacy=CentralDP(3.0, 1e-2), runs=500).refuted
+    monkeypatch.setattr(Questions, "ask", ask)
+    assert attack(ANSWERS, privacy=CentralDP(3.0, 1e-2), runs=500).refuted
 
 
 @pytest.mark.parametrize(("twin", "runs"), [(None, 1_000), ("noise", 1_500), ("shared", 300), ("redraw", 600)])

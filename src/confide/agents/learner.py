@@ -172,21 +172,30 @@ class Learner:
 
     def observe(self, users: Trajectories | TransitionCounts) -> None:
         privatizer = self._privatizer
-        before = privatizer.generation
-        if isinstance(privatizer, CentralPrivatizer):
-            privatizer.absorb(self.contribution(users))
-            self._durable = False  # an exception from here on must not be retried: these users are in the sums already
-            self._keep(users)
-            self._durable = True
-            self._simulated += users.users if isinstance(users, TransitionCounts) else 0
-        elif isinstance(users, TransitionCounts):
-            privatizer.absorb_crowd(self.contribution(users))
-        else:
+        if isinstance(privatizer, LocalPrivatizer) and not isinstance(users, TransitionCounts):
             raise PrivacyError(
                 "under LocalDP no server sees trajectories: each user's device is a client = agent.client(), which does "
                 "client.plan(agent.released()), and agent.absorb takes what client.report(trajectory) returns"
             )
+        self._check_durable()
+        contribution, before, served = self.contribution(users), privatizer.generation, privatizer.users
+        self._check_kept(users)
+        self._durable = False  # whatever fails from here on must not be tried again: these users may be in the sums already
+        try:
+            privatizer.absorb(contribution) if isinstance(privatizer, CentralPrivatizer) else privatizer.absorb_crowd(
+                contribution
+            )
+        except BaseException:
+            self._durable = privatizer.users == served  # refused: nothing of them is
+            raise
+        self._keep(users)
+        if isinstance(privatizer, CentralPrivatizer) and isinstance(users, TransitionCounts):
+            self._simulated += users.users
         self._advance(before)
+        self._durable = True
+
+    def _check_kept(self, users: Trajectories | TransitionCounts) -> None:
+        """Refuse users whom `_keep` would refuse: before they are absorbed."""
 
     def _keep(self, users: Trajectories | TransitionCounts) -> None:
         """For learners that must look at users again: what is kept of those who were just absorbed. PRIVATE."""
@@ -199,6 +208,7 @@ class Learner:
     def absorb(self, message: bytes | Message) -> None:
         """What a device sent. A message that is damaged, stale or here already is refused, and changes nothing."""
         local = self._local_privatizer()
+        self._check_durable()
         received = message if isinstance(message, Message) else Message.from_bytes(message)
         self.current_round()  # its memory is needed after the release that this message may complete
         before = local.generation

@@ -123,6 +123,7 @@ class StoredLearner(Learner):
     @property
     def switches(self) -> int:
         """How often the policy was changed so far. Public."""
+        self._check_durable()
         return self._switches
 
     def released(self) -> Released:
@@ -135,15 +136,17 @@ class StoredLearner(Learner):
             self._round = self.asking.round_of(*self._planned, self.released())
         return super().current_round()
 
+    def _check_kept(self, users: Trajectories | TransitionCounts) -> None:
+        if self._stored is not None:
+            self._stored.check(users)
+
     def _keep(self, users: Trajectories | TransitionCounts) -> None:
         if self._stored is not None:
             self._stored.add(users)
 
     def _advance(self, before: int) -> None:
         if self._privatizer.generation > before and self._due():
-            self._durable = False  # as in `observe`: answers that were half given must not be asked for again
             self._ask_again()
-            self._durable = True
         if self.users == self.episodes or self._switches == self.batches.switches:
             self._stored = None  # nobody will ask again
         super()._advance(before)
@@ -186,6 +189,7 @@ class StoredLearner(Learner):
 
     def restore(self, data: bytes, *, released: int | None = None) -> None:
         super().restore(data, released=released)
+        self._durable = False
         arrays = unpack(data, "learner", released=0).arrays
         self._questions.restore(arrays["questions"].tobytes())
         stored = {key.removeprefix("stored."): value for key, value in arrays.items() if key.startswith("stored.")}
@@ -195,5 +199,6 @@ class StoredLearner(Learner):
             self._stored.restore(stored)
         switches, std = arrays["switches"]
         self._switches, self._answers = int(switches), arrays["answers"]
-        distribution = self._privatizer.release().noise.distribution if self._switches else "none"
+        distribution = self._privatizer.release().noise.distribution if switches else "none"
         self._shown = arrays["shown"], NoiseLevel(float(std), distribution)
+        self._durable = True

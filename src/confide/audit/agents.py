@@ -10,15 +10,18 @@ import numpy.typing as npt
 from confide.agents.catalogue import AGENTS, make_agent
 from confide.agents.client import LocalClient
 from confide.agents.learner import Learner
+from confide.agents.stored_learner import StoredLearner
 from confide.audit.refute import Score
 from confide.audit.subjects import copies, make_source
 from confide.mechanisms.sources import FastSource, NoiseSource
-from confide.privacy.bounded import Array
+from confide.planners.value_regression import Answer, backward
+from confide.privacy.bounded import Array, Released
 from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import CentralDP, JointDP, LocalDP
 from confide.privatizers import Message
 from confide.problems.zoo.linear import one_hot
 from confide.problems.zoo.mixtures import lock
+from confide.statistics.stored_transitions import StoredTransitions
 from confide.trajectory import Trajectories
 
 USERS = 64
@@ -68,13 +71,19 @@ class AgentSubject:
 
     def _run(self, users: Trajectories, source: NoiseSource) -> Array:
         seen: list[Array] = []
+        likelihood = 0.0
         for _ in range(copies(self.twin)):
             agent = self._make(source)
+            releases = []
             while agent.users < USERS:
                 size = agent.next_batch().users
                 agent.observe(users[agent.users : agent.users + size])
-                seen.append(agent.released().values)
-        return np.concatenate(seen)
+                if agent.released().generation > len(releases):
+                    releases.append(agent.released())
+            seen += [release.values for release in releases]
+            if isinstance(agent, StoredLearner):
+                likelihood += answers_likelihood(agent, releases, self._pair)
+        return np.append(np.concatenate(seen), likelihood)
 
     def _make(self, source: NoiseSource) -> Any:
         privacy = JointDP(self.privacy.epsilon, self.privacy.delta)
@@ -86,9 +95,34 @@ class AgentSubject:
             return None
         plain = AgentSubject(self.agent, self.privacy)
         one, other = (plain.observe(world, _REHEARSALS, np.random.default_rng(1)) for world in (0, 1))
-        direction = (other - one).mean(axis=0) / np.maximum(one.var(axis=0), 1e-12)
-        tiled = np.tile(direction, copies(self.twin))
-        return lambda seen: np.asarray(seen @ tiled)
+        agent = self._make(FastSource(np.random.default_rng(0)))
+        T, prefix = agent.schedule.leaves, agent.algorithm.bound.size  # prefix sums are the start of every release
+        noise = one[:, :-1].reshape(len(one), T, -1)[..., :prefix]
+        centred = (noise - noise.mean(axis=0)).transpose(1, 0, 2).reshape(T, -1)
+        covariance = centred @ centred.T / centred.shape[1]  # between releases: the noise of prefix sums is drawn once
+        shift = (other - one).mean(axis=0)[:-1].reshape(T, -1)
+        direction = np.zeros_like(shift)
+        direction[:, :prefix] = (
+            np.linalg.pinv(covariance, rcond=1e-9, hermitian=True) @ shift[:, :prefix]
+        )  # a release may be shown twice
+        whole = np.append(np.tile(direction.ravel(), copies(self.twin)), 1.0)  # what answers say is one number, the last
+        return lambda seen: np.asarray(seen @ whole)
+
+
+@dataclass(frozen=True)
+class AnswersSubject(AgentSubject):
+    """The answers of LSVI-UCB alone, against their own share of the budget: beside prefix sums, too little noise on them would not show."""
+
+    @property
+    def loss(self) -> Loss:
+        loss: Loss = self._make(FastSource(np.random.default_rng(0))).budget.responses
+        return loss
+
+    def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
+        return super().observe(world, runs, rng)[:, -1:]
+
+    def score(self) -> Score | None:
+        return None if self.twin == "shared" else lambda seen: np.asarray(seen[:, 0])
 
 
 @dataclass(frozen=True)
@@ -183,6 +217,35 @@ def small_world(agent: str) -> Any:
     if agent in LINEAR:
         return one_hot(states=3, horizon=3)
     return lock(0, states=6, actions=2, horizon=3, jump=2)
+
+
+def answers_likelihood(agent: StoredLearner, releases: list[Released], pair: tuple[Trajectories, Trajectories]) -> float:
+    """How much more the answers look like the second user than like the first, whose term is all there is in a response.
+
+    Questions are functions of releases, so an adversary knows which were asked, what either user adds to each, and the noise.
+    """
+    kept = []
+    for user in pair:
+        each = StoredTransitions(agent.asking.rule.features, agent.asking.horizon)
+        each.add(user)
+        kept.append(each)
+    found, size, d, switches = 0.0, agent.algorithm.bound.size, agent.asking.rule.features.shape[2], 0.0
+    for release in releases:
+        if release.values[-1] == switches:
+            continue
+        switches = release.values[-1]
+        answers = release.values[size:-1].reshape(-1, d + 1)
+        questions = backward(agent.asking.rule, agent.asking.sums(release.values[:size], release.noise.std), agent.asking.horizon)
+        try:
+            question = next(questions)
+            while True:
+                one, other = (each.response(question.step, question.values, question.reward_weight).values for each in kept)
+                answer, std = answers[question.step, :d], float(answers[question.step, d])
+                found += float((answer - (one + other) / 2) @ (other - one)) / std**2
+                question = questions.send(Answer(answer, std))
+        except StopIteration:
+            pass
+    return found
 
 
 def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:

@@ -255,7 +255,7 @@ def subjects() -> dict[str, Maker]:
     def counter(name: str, leaves: int) -> Maker:
         return lambda privacy, twin, source: CounterSubject(_counter(name, leaves, source), privacy, twin, source)
 
-    from confide.audit.agents import PRIVATE, AgentSubject
+    from confide.audit.agents import PRIVATE, AgentSubject, AnswersSubject
     from confide.audit.estimators import TWO_QUESTIONS, CountsAndSumsSubject, SmoothEstimateSubject, TwoQuestionsSubject
 
     return {
@@ -265,6 +265,7 @@ def subjects() -> dict[str, Maker]:
         **{name: counter(name, 8) for name in FACTORISATIONS},
         "stream": StreamSubject,
         **{name: partial(AgentSubject, name) for name in PRIVATE},
+        "lsvi-ucb-answers": partial(AnswersSubject, "lsvi-ucb"),
         "counts-and-sums": CountsAndSumsSubject,
         **{name: partial(SmoothEstimateSubject, name) for name in ("dp-lsw", "dp-lsl")},
         **{name: partial(TwoQuestionsSubject, name) for name in TWO_QUESTIONS},

@@ -33,7 +33,7 @@ class NextStateRows:
     row_norm: float = 1.0
     row_l1: float = 1.0
     weight: float = 1.0
-    acute: bool = True
+    acute: bool = False
 
     def __post_init__(self) -> None:
         for name in ("steps", "states", "dimension"):
@@ -83,7 +83,7 @@ class NextStates:
     """Turns the users of a round into their sums. The same for all rounds."""
 
     def __init__(self, features: npt.ArrayLike, steps: int, weight: float = 1.0) -> None:
-        phi = np.asarray(features, dtype=float)
+        phi = np.array(features, dtype=float)  # a copy: its norms are checked here, once
         S, A, d = phi.shape
         flat = phi.reshape(-1, d)
         if not np.isfinite(flat).all() or not flat.any():

@@ -41,11 +41,14 @@ class StoredTransitions:
         self._rewards: Ints = np.zeros((steps, S * A), dtype=np.int64)
         self._shape, self.users = (S, A), 0
 
-    def add(self, users: Trajectories | TransitionCounts) -> None:
+    def check(self, users: Trajectories | TransitionCounts) -> TransitionCounts:
+        """Raise for users whom `add` would refuse; otherwise their transitions that exist."""
         if self.users + users.users > _MOST:
             raise InvalidParameter(f"at most {_MOST} users can be kept")
-        (S, A), steps = self._shape, len(self._counts)
-        seen = valid_transitions(users, steps, S, A)
+        return valid_transitions(users, len(self._counts), *self._shape)
+
+    def add(self, users: Trajectories | TransitionCounts) -> None:
+        (S, A), steps, seen = self._shape, len(self._counts), self.check(users)
         np.add.at(self._counts, (seen.step, seen.state * A + seen.action, seen.next_state), seen.count)
         step, state, action, reward, count = outcomes(users, steps, S, A)
         np.add.at(self._rewards, (step, state * A + action), np.trunc(reward * _UNIT).astype(np.int64) * count)
