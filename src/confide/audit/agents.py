@@ -74,7 +74,7 @@ class AgentSubject:
         likelihood = 0.0
         for _ in range(copies(self.twin)):
             agent = self._make(source)
-            releases = []
+            releases: list[Released] = []
             while agent.users < USERS:
                 size = agent.next_batch().users
                 agent.observe(users[agent.users : agent.users + size])

@@ -1,0 +1,54 @@
+"""The inner loop of statistics of linear systems."""
+
+import numpy as np
+import numpy.typing as npt
+
+from confide._jit import njit
+
+Array = npt.NDArray[np.float64]
+
+
+@njit
+def episode_sums(states: Array, inputs: Array, cap: float, weight: float, longest: float, grid: float) -> Array:
+    """The sum over users of (svec(sum c z z^T), sqrt(2) s sum c z x'^T), each user's rounded to whole multiples of the grid [size]."""
+    users, H, d = inputs.shape
+    n = states.shape[2]
+    p = n + d
+    cut = p * (p + 1) // 2
+    total, one = np.zeros(cut + p * n), np.zeros(cut + p * n)
+    z, after = np.zeros(p), np.zeros(n)
+    root = np.sqrt(2.0)
+    for u in range(users):
+        one[:] = 0.0
+        left, valid = cap, True
+        for h in range(H):
+            size, reach = 0.0, 0.0
+            for i in range(n):
+                z[i], after[i] = states[u, h, i], states[u, h + 1, i]
+                reach += after[i] * after[i]
+            for i in range(d):
+                z[n + i] = inputs[u, h, i]
+            for i in range(p):
+                size += z[i] * z[i]
+            if not (np.isfinite(size) and np.isfinite(reach)):
+                valid = False
+                break
+            if reach > longest * longest:
+                for i in range(n):
+                    after[i] *= longest / np.sqrt(reach)
+                reach = longest * longest
+            c = min(1.0, left / (size + weight * weight * longest * longest))
+            left = max(left - c * (size + weight * weight * reach), 0.0)
+            k = 0
+            for i in range(p):
+                for j in range(i, p):
+                    one[k] += c * z[i] * z[j] * (1.0 if i == j else root)
+                    k += 1
+            for i in range(p):
+                for j in range(n):
+                    one[k] += c * root * weight * z[i] * after[j]
+                    k += 1
+        if valid:
+            for k in range(len(one)):
+                total[k] += np.rint(one[k] / grid)
+    return total
