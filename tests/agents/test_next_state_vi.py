@@ -10,7 +10,7 @@ from confide.errors import InvalidParameter
 from confide.mechanisms.sources import noise_source
 from confide.planners._next_state_kernels import project_rows, within_unit
 from confide.privacy.certificate import certify
-from confide.problems import latent, lock, one_hot
+from confide.problems import LinearMDP, latent, lock, one_hot
 
 LATENT, TABLE = latent(0), one_hot()
 PRIVATE = confide.JointDP(1.0, 1e-5)
@@ -74,6 +74,22 @@ def test_a_saved_learner_goes_on_with_the_same_bits():
     assert second.released().values.tobytes() == whole.released().values.tobytes()
     for one, other in zip(second.current_round().policies, whole.current_round().policies, strict=True):
         np.testing.assert_array_equal(one.actions, other.actions)
+
+
+def test_the_coordinates_of_features_do_not_matter_without_noise():
+    """The same MDP in other coordinates, far from orthogonal: the same models, but for rounding, so the same policies at the first plan."""
+    squeezed = np.eye(5) - 0.17 * np.ones((5, 5))
+    features = LATENT.features @ squeezed.T
+    scale = np.linalg.norm(features, axis=2).max()
+    back = np.linalg.inv(squeezed / scale)
+    other = LinearMDP(
+        features / scale,
+        np.einsum("ji,hjs->his", back, LATENT.measures),
+        LATENT.reward_weights @ back,
+        LATENT.start,
+    )
+    assert lost(other, confide.NoPrivacy(), seeds=range(2)) < 0.03
+    assert lost(other, PRIVATE, seeds=range(2)) < 0.3
 
 
 def test_what_it_cannot_do_is_said():

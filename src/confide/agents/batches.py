@@ -5,6 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from confide.errors import InvalidParameter
+from confide.mechanisms.additive import additive_noise
+from confide.mechanisms.counters import Exact
+from confide.privacy.bounded import Bound
+from confide.privacy.loss import Loss
+from confide.privacy.request import LocalDP, Relation, Request
 from confide.privatizers import Schedule, every, every_episode, geometric
 
 
@@ -77,3 +82,11 @@ def one_by_one(episodes: int) -> Batches:
 
 def _before_the_end(schedule: Schedule) -> int:
     return max(schedule.leaves - 1, 1)
+
+
+def first_release(bound: Bound, loss: Loss, episodes: int, *, privacy: Request, deviations: float, least: int) -> int:
+    """Before that many users even a count of all of them is within so many standard deviations of its noise; at least `least`."""
+    made = additive_noise(bound, loss, Relation(privacy.relation), Exact(1), discrete=False, users=1)
+    if isinstance(privacy, LocalDP):  # the noise grows with the root of the users: a third of the deviations will do
+        deviations = deviations**2 * made.std / 9
+    return max(1, min(max(least, math.ceil(deviations * made.std)), episodes // 4))

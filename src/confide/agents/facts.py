@@ -19,10 +19,10 @@ from confide.errors import InvalidParameter
 from confide.mechanisms.additive import additive_noise
 from confide.mechanisms.counters import Exact
 from confide.planners.regularizers import Repair, Shift
-from confide.privacy.bounded import Bound
+from confide.privacy.bounded import Bound, L2Ball
 from confide.privacy.certificate import describe
 from confide.privacy.guarantee import SLACK
-from confide.privacy.loss import NO_PRIVACY, loss_for
+from confide.privacy.loss import NO_PRIVACY, loss_for, share_of
 from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request, Trust
 from confide.privatizers import Schedule, best_counter, worst_std
 from confide.statistics.bounds import RegressionRows, WeightedRows
@@ -125,7 +125,7 @@ def facts(agent: Any) -> Facts:
     calibration, planning = _planning(agent.algorithm)
     if isinstance(agent, StoredLearner):
         steps, switches = agent.asking.asked_steps, agent.batches.switches
-        planning += f"; {steps} responses asked again at each of at most {switches} changes of policy"
+        planning += f"; {steps} responses asked again at each of at most {switches} changes of policy{_answers(agent)}"
     return Facts(agent.name, calibration, planning, agent.privacy, trust, agent.schedule, agent.algorithm.bound, _noise_of(agent))
 
 
@@ -150,6 +150,25 @@ def _noise_of(agent: Learner) -> Noise:
     assert given is not None
     epsilon = given.epsilon_at(privacy.delta)
     return Noise(mechanism, made.distribution, made.norm, made.sensitivity, epsilon, first, last, worst)
+
+
+def _answers(agent: StoredLearner) -> str:
+    """The noise of its answers, in words: the counter's is told elsewhere."""
+    shares, dimension = agent.budget.shares, agent.asking.rule.features.shape[2]
+    if isinstance(agent.privacy, NoPrivacy) or not shares:
+        return ""
+    levels = [
+        additive_noise(
+            L2Ball(1.0, dimension),
+            share_of(agent.budget.responses, share),
+            Relation(agent.privacy.relation),
+            Exact(1),
+            discrete=False,
+            users=1,
+        ).std
+        for share in (max(shares), min(shares))
+    ]
+    return f", with noise of {levels[0]:.3g} to {levels[1]:.3g} times half their range"
 
 
 def _planning(algorithm: Algorithm) -> tuple[str, str]:

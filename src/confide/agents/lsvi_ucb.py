@@ -1,12 +1,11 @@
 """LSVI-UCB [Luyo21, Alg. 2; Jin20] for linear MDPs, batched: as printed, and with as little noise as the promise needs."""
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from confide.agents.batches import Batches, at_every, growing, static
+from confide.agents.batches import Batches, at_every, first_release, growing, static
 from confide.agents.learner import Round, choose_schedule
 from confide.agents.luyo21_linear import LinearSetting, gram_rows, printed_linear
 from confide.agents.mixtures import check_choices
@@ -17,11 +16,11 @@ from confide.mechanisms.sources import NoiseSource
 from confide.planners.least_squares import mean_eigenvalue
 from confide.planners.regularizers import Shift
 from confide.planners.reward_features import centred_rewards, raw_rewards
-from confide.planners.value_regression import Answer, Centred, Printed, Rule, Sums, backward
+from confide.planners.value_regression import Answer, Centred, Printed, Question, Rule, Sums, answered
 from confide.policy import StochasticPolicy, TabularPolicy
 from confide.privacy.bounded import Released
-from confide.privacy.loss import NO_PRIVACY, GaussianDP, loss_for, share_of
-from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
+from confide.privacy.loss import NO_PRIVACY, loss_for, share_of
+from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule
 from confide.problems.linear_mdp import LinearMDPPublic
 from confide.statistics.bounds import RegressionRows
@@ -53,8 +52,7 @@ class ValueRegressions:
 
     @property
     def asked_steps(self) -> int:
-        """Targets of the last step are rewards, and they are in the prefix sums; as printed they are in the responses."""
-        return self.horizon if isinstance(self.rule, Printed) else self.horizon - 1
+        return self.rule.asked_steps(self.horizon)
 
     def sums(self, values: Array, std: float) -> Sums:
         gram, rewards = self.bound.unpack(values)
@@ -68,13 +66,11 @@ class ValueRegressions:
             shape = self.public.horizon, self.public.states, self.public.actions
             uniform = StochasticPolicy(np.full(shape, 1 / shape[2]))
             return Round((uniform,), self.statistic, {"seed": released.memory["seed"]})
-        questions = backward(self.rule, sums, self.horizon)
-        try:
-            question = next(questions)
-            while True:
-                question = questions.send(Answer(answers[question.step, :d], float(answers[question.step, d])))
-        except StopIteration as done:
-            return self.round_of(done.value, sums, released)
+
+        def told(question: Question) -> Answer:
+            return Answer(answers[question.step, :d], float(answers[question.step, d]))
+
+        return self.round_of(answered(self.rule, sums, self.horizon, told), sums, released)
 
     def round_of(self, Q: Array, sums: Sums, released: Released) -> Round:
         """The greedy policy; where actions are equally good, at random."""
@@ -85,14 +81,8 @@ class ValueRegressions:
         return Round((TabularPolicy(greedy, Q.shape[2]),), self.statistic, {"seed": seed}, signal)
 
     def describe(self) -> dict[str, str]:
-        if isinstance(self.rule, Printed):
-            shift, beta = self.rule.regularizer.shift, self.rule.regularizer.beta
-            return {"calibration": "paper", "planning": f"Lambda + {shift:.3g} I; proved width beta = {beta:.3g}"}
-        scale = self.rule.bonus_scale if isinstance(self.rule, Centred) else math.nan
-        return {
-            "calibration": "tight",
-            "planning": f"values asked about within their public range; bonus {scale:g} x the standard error",
-        }
+        calibration, planning = self.rule.describe()
+        return {"calibration": calibration, "planning": planning}
 
 
 def tight(
@@ -107,7 +97,7 @@ def tight(
     rule = Centred(phi, 0.2 if bonus_scale is None else bonus_scale)
     whole = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
     gram, responses = (whole, whole) if whole == NO_PRIVACY else (share_of(whole, GRAM_SHARE), share_of(whole, 1 - GRAM_SHARE))
-    chosen = batches or growing(episodes, first=first_release(bound, privacy, episodes))
+    chosen = batches or growing(episodes, first=first_release(bound, gram, episodes, privacy=privacy, deviations=10, least=4 * d))
     budget = Budget(gram, responses, chosen.shares(H - 1)) if H > 1 else Budget(whole, NO_PRIVACY, ())  # nothing to ask
     return ValueRegressions(public, bound, rule, statistic), chosen, budget
 
@@ -135,27 +125,13 @@ def paper(
     return ValueRegressions(public, bound, rule, statistic), chosen, Budget(*losses, shares, tree)
 
 
-def first_release(bound: RegressionRows, privacy: Request, episodes: int) -> int:
-    """Before that many users even the counts of one step drown in noise: ten of its standard deviations."""
-    least = 4 * bound.dimension
-    if not isinstance(privacy, NoPrivacy):
-        loss, relation = share_of(loss_for(privacy), GRAM_SHARE), Relation(privacy.relation)
-        std = (
-            bound.sensitivity(relation) / loss.mu
-            if isinstance(loss, GaussianDP)
-            else math.sqrt(2) * bound.l1_sensitivity(relation) / loss.epsilon
-        )
-        least = max(least, math.ceil(10 * std))
-    return max(1, min(least, episodes // 4))
-
-
 class LSVIUCB(StoredLearner):
     """LSVI-UCB: optimistic least-squares value iteration in linear MDPs with unknown rewards, batched.
 
     Promise: joint DP for every user (`privacy`): prefix sums of Lambda (and rewards) through one counter, and at each change of policy one
     noisy response per step, sum phi V(s') over all users so far; both on one budget, divided in advance. delta = 0 gives Laplace noise.
     Policies are functions of releases and of a public seed. Counts of users' transitions are kept, PRIVATE, until the last change of
-    policy. `LocalDP` is refused: why is an open problem [Luyo21, Remark 5].
+    policy. `LocalDP` is refused: whether it can be kept is an open problem [Luyo21, Remark 5].
 
     `schedule` is a plan of batches (`confide.agents.batches`: static, growing, adaptive, one_by_one) or a `Schedule`.
 

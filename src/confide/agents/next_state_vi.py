@@ -1,25 +1,23 @@
 """Next-state value iteration: our own learner for linear MDPs. Privacy is proved, regret is measured."""
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from confide.agents.batches import first_release
 from confide.agents.learner import Learner, Round, choose_schedule
 from confide.agents.mixtures import check_choices
 from confide.agents.served import recall, remember
 from confide.errors import InvalidParameter
-from confide.mechanisms.additive import additive_noise
-from confide.mechanisms.counters import Exact
 from confide.mechanisms.sources import NoiseSource
 from confide.planners.backward_induction import optimal
 from confide.planners.likelihood_moments import fold
-from confide.planners.next_state_model import Model, fit
+from confide.planners.next_state_model import Model, Table, fit, table_of
 from confide.policy import TabularPolicy
-from confide.privacy.bounded import Bound, Released
-from confide.privacy.loss import loss_for
-from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
+from confide.privacy.bounded import Released
+from confide.privacy.loss import NO_PRIVACY, loss_for
+from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers import Schedule, geometric
 from confide.problems.linear_mdp import LinearMDPPublic
 from confide.statistics.next_states import NextStateRows, NextStates
@@ -38,6 +36,7 @@ class ModelSampling:
 
     public: LinearMDPPublic
     statistic: NextStates
+    table: Table = field(repr=False)
     spread: float  # of the samples, in standard deviations of the sums
     first: int  # users of the first round
 
@@ -61,7 +60,7 @@ class ModelSampling:
                 served,
                 noise_std=std,
                 reward_noise_std=std / self.bound.weight,
-                features=self.public.features,
+                table=self.table,
                 start=self.public.start,
                 samples=SAMPLES,
                 spread=self.spread,
@@ -129,15 +128,10 @@ class NextStateVI(Learner):
             raise InvalidParameter(f'NextStateVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
         check_choices(calibration, bonus_scale)
         statistic = NextStates(public.features, public.horizon)
-        default = geometric(episodes, first=first_release(statistic.bound, privacy, episodes, least=4 * public.dimension))
+        whole = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
+        soon = first_release(statistic.bound, whole, episodes, privacy=privacy, deviations=12, least=4 * public.dimension)
+        default = geometric(episodes, first=soon)
         chosen = choose_schedule(schedule, default)
-        algorithm = ModelSampling(public, statistic, 0.5 if bonus_scale is None else bonus_scale, chosen.times[0])
+        table = table_of(public.features)
+        algorithm = ModelSampling(public, statistic, table, 0.5 if bonus_scale is None else bonus_scale, chosen.times[0])
         super().__init__(algorithm, chosen, privacy=privacy, noise=noise)
-
-
-def first_release(bound: Bound, privacy: Request, episodes: int, *, least: int) -> int:
-    """Before that many users even a count of all of them drowns in noise: twelve standard deviations of it, and at least `least`."""
-    if not isinstance(privacy, NoPrivacy):
-        made = additive_noise(bound, loss_for(privacy), Relation(privacy.relation), Exact(1), discrete=False, users=1)
-        least = max(least, math.ceil((4 * made.std) ** 2 if isinstance(privacy, LocalDP) else 12 * made.std))
-    return max(1, min(least, episodes // 4))

@@ -12,16 +12,15 @@ import numpy.typing as npt
 from confide._digest import digest
 from confide.agents.batches import Batches
 from confide.agents.learner import Learner, Round
-from confide.errors import PrivacyError
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource
 from confide.mechanisms.state import unpack
-from confide.planners.value_regression import Answer, Rule, Sums, backward, growth
+from confide.planners.value_regression import Answer, Question, Rule, Sums, answered, growth
 from confide.privacy.bounded import Bound, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee, billboard, no_guarantee
 from confide.privacy.loss import NO_PRIVACY, Loss, compose
-from confide.privacy.request import LocalDP, NoPrivacy, Request, Trust
+from confide.privacy.request import NoPrivacy, Request, Trust
 from confide.privatizers import Questions
 from confide.statistics.stored_transitions import StoredTransitions
 from confide.trajectory import Trajectories, TransitionCounts
@@ -68,8 +67,6 @@ class StoredLearner(Learner):
     def __init__(
         self, algorithm: Asking, batches: Batches, budget: Budget, *, privacy: Request, noise: NoiseSource | None = None
     ) -> None:
-        if isinstance(privacy, LocalDP):
-            raise PrivacyError("what is asked again and again must be kept, and under LocalDP nobody may keep it")
         super().__init__(algorithm, batches.schedule, privacy=privacy, noise=noise, counter=budget.counter, loss=budget.gram)
         self.asking, self.batches, self.budget = algorithm, batches, budget
         self._stored: StoredTransitions | None = StoredTransitions(algorithm.rule.features, algorithm.horizon)
@@ -165,20 +162,20 @@ class StoredLearner(Learner):
         return growth(sums.gram, last.gram, ridge=1.0 + 2 * norm) > self.batches.growth
 
     def _ask_again(self) -> None:
-        assert self._stored is not None
+        stored = self._stored
+        assert stored is not None
         now, skipped = self._privatizer.release(), len(self._answers)
         sums = self.asking.sums(now.values, now.noise.std)
-        questions = backward(self.asking.rule, sums, self.asking.horizon)
         answers = np.zeros_like(self._answers)
-        try:
-            question = next(questions)
-            while True:
-                values, std = self._questions.ask(self._stored.response(question.step, question.values, question.reward_weight))
-                answers[question.step] = [*values, std]
-                skipped -= 1
-                question = questions.send(Answer(values, std))
-        except StopIteration as done:
-            self._planned = done.value, sums
+
+        def ask(question: Question) -> Answer:
+            nonlocal skipped
+            skipped -= 1
+            values, std = self._questions.ask(stored.response(question.step, question.values, question.reward_weight))
+            answers[question.step] = [*values, std]
+            return Answer(values, std)
+
+        self._planned = answered(self.asking.rule, sums, self.asking.horizon, ask), sums
         self._questions.skip(skipped)  # what was not worth asking is not saved up: shares belong to their place
         self._shown, self._answers, self._switches = (now.values, now.noise), answers, self._switches + 1
 

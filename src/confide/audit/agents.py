@@ -14,7 +14,7 @@ from confide.agents.stored_learner import StoredLearner
 from confide.audit.refute import Score
 from confide.audit.subjects import copies, make_source
 from confide.mechanisms.sources import FastSource, NoiseSource
-from confide.planners.value_regression import Answer, backward
+from confide.planners.value_regression import Answer, Question, answered
 from confide.privacy.bounded import Array, Released
 from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import CentralDP, JointDP, LocalDP
@@ -235,16 +235,16 @@ def answers_likelihood(agent: StoredLearner, releases: list[Released], pair: tup
             continue
         switches = release.values[-1]
         answers = release.values[size:-1].reshape(-1, d + 1)
-        questions = backward(agent.asking.rule, agent.asking.sums(release.values[:size], release.noise.std), agent.asking.horizon)
-        try:
-            question = next(questions)
-            while True:
-                one, other = (each.response(question.step, question.values, question.reward_weight).values for each in kept)
-                answer, std = answers[question.step, :d], float(answers[question.step, d])
-                found += float((answer - (one + other) / 2) @ (other - one)) / std**2
-                question = questions.send(Answer(answer, std))
-        except StopIteration:
-            pass
+        sums = agent.asking.sums(release.values[:size], release.noise.std)
+
+        def told(question: Question, answers: Array = answers) -> Answer:
+            nonlocal found
+            one, other = (each.response(question.step, question.values, question.reward_weight).values for each in kept)
+            answer, std = answers[question.step, :d], float(answers[question.step, d])
+            found += float((answer - (one + other) / 2) @ (other - one)) / std**2
+            return Answer(answer, std)
+
+        answered(agent.asking.rule, sums, agent.asking.horizon, told)
     return found
 
 

@@ -25,7 +25,7 @@ When = Annotated[
     str | None,
     typer.Option(
         "--schedule",
-        help="When to release: geometric, every (user), or a number: after each so many users.",
+        help="When to release: geometric, every (user), adaptive (lsvi-ucb), or a number: after each so many users.",
         show_default="its own",
     ),
 ]

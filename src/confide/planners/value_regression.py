@@ -6,7 +6,7 @@ answers give the same plan.
 """
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -55,6 +55,12 @@ class Rule(Protocol):
     def features(self) -> Array:
         """phi [s, a, i]."""
 
+    def asked_steps(self, horizon: int) -> int:
+        """How many questions there are at most: of the steps 0, 1, ..."""
+
+    def describe(self) -> tuple[str, str]:
+        """(calibration, planning), in words."""
+
     def question(self, step: int, values: Array, horizon: int) -> Question | None:
         """What to ask for the step, given V [s'] of the next one; None: there is nothing to learn from an answer."""
 
@@ -72,6 +78,18 @@ def backward(rule: Rule, sums: Sums, horizon: int) -> Generator[Question, Answer
         Q[step] = rule.q_values(step, values, horizon, sums, answer)
         values = Q[step].max(axis=1)
     return Q
+
+
+def answered(rule: Rule, sums: Sums, horizon: int, ask: Callable[[Question], Answer]) -> Array:
+    """Q [h, s, a], with every question answered by `ask`."""
+    steps = backward(rule, sums, horizon)
+    try:
+        question = next(steps)
+        while True:
+            question = steps.send(ask(question))
+    except StopIteration as done:
+        Q: Array = done.value
+        return Q
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +113,13 @@ class Centred:
         widest = float(pattern.sum(axis=1).max())  # entries in a row: the norm of the noise grows with its root
         object.__setattr__(self, "_pattern", pattern)
         object.__setattr__(self, "_ridge", math.sqrt(widest / (2 * len(pattern))))
+
+    def asked_steps(self, horizon: int) -> int:
+        """Targets of the last step are rewards, and they are in the prefix sums."""
+        return horizon - 1
+
+    def describe(self) -> tuple[str, str]:
+        return "tight", f"values asked about within their public range; bonus {self.bonus_scale:g} x the standard error"
 
     def question(self, step: int, values: Array, horizon: int) -> Question | None:
         middle, radius = _range(values)
@@ -126,6 +151,13 @@ class Printed:
 
     features: Array = field(repr=False)
     regularizer: Shift
+
+    def asked_steps(self, horizon: int) -> int:
+        return horizon
+
+    def describe(self) -> tuple[str, str]:
+        shift, beta = self.regularizer.shift, self.regularizer.beta
+        return "paper", f"Lambda + {shift:.3g} I; proved width beta = {beta:.3g}"
 
     def question(self, step: int, values: Array, horizon: int) -> Question | None:
         return Question(step, values / (horizon + 1), 1 / (horizon + 1))
