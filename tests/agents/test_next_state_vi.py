@@ -77,7 +77,7 @@ def test_a_saved_learner_goes_on_with_the_same_bits():
 
 
 def test_the_coordinates_of_features_do_not_matter():
-    """The same MDP in other coordinates, far from orthogonal: a prior on coordinates would keep it from trying things (regret .2 and more)."""
+    """The same MDP in other coordinates, far from orthogonal: a prior on coordinates would try too little (regret .2 and more)."""
     squeezed = np.eye(5) - 0.17 * np.ones((5, 5))
     features = LATENT.features @ squeezed.T
     scale = np.linalg.norm(features, axis=2).max()
