@@ -6,6 +6,7 @@ from confide._lazy import lazy
 
 if TYPE_CHECKING:
     from confide.agents.agent import Agent, Batch
+    from confide.agents.certainty_equivalent_lq import CertaintyEquivalentLQ
     from confide.agents.client import LocalClient
     from confide.agents.learner import Algorithm, Learner, Round
     from confide.agents.likelihood_vi import LikelihoodVI
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from confide.agents.lsvi_ucb import LSVIUCB
     from confide.agents.next_state_vi import NextStateVI
     from confide.agents.reference import NoData, Oracle, Uniform
+    from confide.agents.thompson_lq import ThompsonLQ
     from confide.agents.ucrl_vtr import UCRLVTR
     from confide.agents.ucrl_vtr_plus import UCRLVTRPlus
 
@@ -23,6 +25,7 @@ __all__ = [
     "Agent",
     "Algorithm",
     "Batch",
+    "CertaintyEquivalentLQ",
     "Learner",
     "LikelihoodVI",
     "LinOptPO",
@@ -32,6 +35,7 @@ __all__ = [
     "NoData",
     "Oracle",
     "Round",
+    "ThompsonLQ",
     "UCRLVTRPlus",
     "Uniform",
 ]
@@ -44,6 +48,8 @@ __getattr__ = lazy(
         "Agent": "agent",
         "Batch": "agent",
         **dict.fromkeys(("Algorithm", "Learner", "Round"), "learner"),
+        "CertaintyEquivalentLQ": "certainty_equivalent_lq",
+        "ThompsonLQ": "thompson_lq",
         "LocalClient": "client",
         "LikelihoodVI": "likelihood_vi",
         "LSVIUCB": "lsvi_ucb",

@@ -63,6 +63,16 @@ AGENTS = {
         "posterior sampling on private sums of next states, for linear MDPs with states that can be listed",
         "confide",
     ),
+    "thompson-lq": Entry(
+        "confide.agents.thompson_lq:ThompsonLQ",
+        "posterior sampling on private residuals, for linear systems with quadratic costs",
+        "confide",
+    ),
+    "certainty-equivalent-lq": Entry(
+        "confide.agents.certainty_equivalent_lq:CertaintyEquivalentLQ",
+        "cautious gains for the mean of the same posterior",
+        "confide",
+    ),
     "uniform": Entry(
         "confide.agents.reference:Uniform", "plays at random (in a linear system, does nothing): the lower end of the scale"
     ),

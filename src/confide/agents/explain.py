@@ -11,6 +11,7 @@ from confide.privacy.request import Relation, Trust
 from confide.privatizers import Schedule
 from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.statistics.next_states import NextStateRows
+from confide.statistics.residual_sums import ResidualRows
 from confide.statistics.stacked import StackedRows
 from confide.statistics.transition_sums import TableRows
 
@@ -18,6 +19,7 @@ _COUNTERS = {
     "exact": "one sum",
     "tree": "binary tree",
     "honaker": "Honaker's tree",
+    "leaves": "each batch on its own",
     "toeplitz": "square-root Toeplitz",
     "buffered": "buffered Toeplitz",
 }
@@ -107,6 +109,8 @@ def _contribution(bound: Bound) -> str:
             kind = f"rows of {bound.steps} regressions in {bound.dimension} dimensions, and of {second}"
         case TableRows():
             kind = f"a code of {bound.dimension} numbers from a public table, at each of {bound.steps} steps"
+        case ResidualRows():
+            kind = f"second moments of {bound.dimension} states and inputs, and residuals of {bound.states} next states"
         case NextStateRows():
             kind = f"{bound.dimension} features at the place of the next state, of {bound.states}, and beside the reward"
         case _:

@@ -19,6 +19,8 @@ from confide.privacy.bounded import Array, Released
 from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import CentralDP, JointDP, LocalDP
 from confide.privatizers import Message
+from confide.problems.lq import LQSystem
+from confide.problems.zoo.control import oscillator
 from confide.problems.zoo.linear import one_hot
 from confide.problems.zoo.mixtures import lock
 from confide.statistics.stored_transitions import StoredTransitions
@@ -29,6 +31,7 @@ _REHEARSALS = 100
 PRIVATE = tuple(name for name, entry in AGENTS.items() if entry.paper)
 LOCAL = tuple(name for name in PRIVATE if AGENTS[name].local)
 LINEAR = ("lsvi-ucb", "next-state-vi")  # for linear MDPs
+CONTROL = ("thompson-lq", "certainty-equivalent-lq")  # for linear systems
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,7 @@ class AgentSubject:
     @cached_property
     def _others(self) -> Trajectories:
         """Users who contribute zero: what they would add hides the first one, and the promise does not rest on it."""
-        H = self._problem.horizon
-        return Trajectories(np.full((USERS - 1, H + 1), -1), np.full((USERS - 1, H), -1), np.zeros((USERS - 1, H)))
+        return silent(self._problem, USERS - 1)
 
     @cached_property
     def _pair(self) -> tuple[Trajectories, Trajectories]:
@@ -158,9 +160,8 @@ class DeviceSubject:
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
         source = Echo(rng) if self.twin == "shared" else make_source(self.source, self.twin, rng)
-        server, H = self._make(source), self._problem.horizon
-        silent = Trajectories(np.full((1, H + 1), -1), np.full((1, H), -1), np.zeros((1, H)))
-        users = (self._pair[world], silent)
+        server = self._make(source)
+        users = (self._pair[world], silent(self._problem, 1))
         return np.stack([np.concatenate([self._asked(server, user) for user in users]) for _ in range(runs)])
 
     def _asked(self, server: Learner, user: Trajectories) -> Array:
@@ -210,10 +211,23 @@ def _ready(server: Learner) -> LocalClient:
     return client
 
 
+def silent(problem: Any, users: int) -> Trajectories:
+    """Users who contribute zero: their states do not exist, or are no numbers."""
+    H = problem.horizon
+    if isinstance(problem, LQSystem):
+        nowhere, nothing = np.full((users, H + 1, len(problem.A)), np.nan), np.full((users, H, len(problem.R)), np.nan)
+        return Trajectories(nowhere, nothing, np.zeros((users, H)))
+    return Trajectories(np.full((users, H + 1), -1), np.full((users, H), -1), np.zeros((users, H)))
+
+
 def small_world(agent: str) -> Any:
-    """For agents of linear MDPs a short table. Otherwise a small lock with known rewards: where they are learned, the first plan values all
-    states alike, and its users show next to nothing; what reward regressions add is attacked by brute force in the tests of their bound.
+    """For controllers an oscillation, for agents of linear MDPs a short table.
+
+    Otherwise a small lock with known rewards: where they are learned, the first plan values all states alike, and its users show next to
+    nothing; what reward regressions add is attacked by brute force in the tests of their bound.
     """
+    if agent in CONTROL:
+        return oscillator(horizon=3)
     if agent in LINEAR:
         return one_hot(states=3, horizon=3)
     return lock(0, states=6, actions=2, horizon=3, jump=2)
@@ -250,6 +264,8 @@ def answers_likelihood(agent: StoredLearner, releases: list[Released], pair: tup
 
 def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
     """Of all trajectories there can be, possible or not, the two that the first batch tells apart best."""
+    if isinstance(problem, LQSystem):
+        return _episode(problem, 0, 1.0), _episode(problem, 1, -1.0)
     S, A, H = problem.states, problem.actions, problem.horizon
     grids = np.meshgrid(*[np.arange(S), np.arange(A)] * (H - 1), np.arange(S), indexing="ij")
     flat = np.stack([grid.ravel() for grid in grids], axis=1)  # s_0, a_0, s_1, a_1, ..., s_{H-1}
@@ -265,3 +281,10 @@ def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
         distance = np.stack([np.abs(sent - one).sum(axis=1) for one in sent])
     one, other = np.unravel_index(distance.argmax(), distance.shape)
     return everybody[int(one) : int(one) + 1], everybody[int(other) : int(other) + 1]
+
+
+def _episode(system: LQSystem, axis: int, sign: float) -> Trajectories:
+    """One long step along an axis, which uses up every clip; then rest."""
+    states, inputs = np.zeros((1, system.horizon + 1, len(system.A))), np.zeros((1, system.horizon, len(system.R)))
+    states[0, 0, axis], states[0, 1, axis] = 1e3, sign * 1e3
+    return Trajectories(states, inputs, np.zeros((1, system.horizon)))

@@ -10,11 +10,13 @@ from confide.privacy.certificate import Certificate, Json, check_schema, loss_fr
 from confide.privacy.loss import NO_PRIVACY, ApproxDP, GaussianDP, Loss, PureDP, compose
 from confide.privacy.request import Relation, Trust
 from confide.statistics.bounds import RegressionRows, WeightedRows
+from confide.statistics.control_rows import ControlRows
 from confide.statistics.first_visits import FirstVisits
 from confide.statistics.importance_weights import WeightAndWorth
 from confide.statistics.log_rows import VisitRows
 from confide.statistics.next_states import NextStateRows
 from confide.statistics.per_user import Bands
+from confide.statistics.residual_sums import ResidualRows
 from confide.statistics.stacked import StackedRows
 from confide.statistics.transition_sums import TableRows
 
@@ -36,6 +38,8 @@ _BOUNDS = {
         StackedRows,
         TableRows,
         NextStateRows,
+        ControlRows,
+        ResidualRows,
         FirstVisits,
         VisitRows,
         Bands,
@@ -149,7 +153,7 @@ def _check_bound(mechanism: Json, promise: Json, norm: int) -> None:
     made = {key: value for key, value in described.items() if key != "name"}
     expected = {field.name for field in fields(_BOUNDS[described["name"]])}
     _check(set(made) == expected, f"the bound must be described by {', '.join(sorted(expected))}")
-    whole = ("size", "steps", "dimension", "states", "visits", "trajectories")
+    whole = ("size", "steps", "dimension", "states", "inputs", "visits", "trajectories")
     _check(all(isinstance(made.get(key, 1), int) for key in whole), "the bound's sizes must be whole numbers")
     flags = ("acute", "nonnegative", "plain")
     _check(all(isinstance(made.get(key, True), bool) for key in flags), "the bound's flags must be true or false")

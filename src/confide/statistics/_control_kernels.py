@@ -52,3 +52,56 @@ def episode_sums(states: Array, inputs: Array, cap: float, weight: float, longes
             for k in range(len(one)):
                 total[k] += np.rint(one[k] / grid)
     return total
+
+
+@njit
+def residual_sums(
+    states: Array, inputs: Array, guess: Array, clip: float, cap: float, reach: float, weight: float, grid: float
+) -> Array:
+    """The sum over users of (weight svec(f S) / cap, f G / clip), each user's rounded to whole multiples of the grid [size]."""
+    users, H, d = inputs.shape
+    n = states.shape[2]
+    p = n + d
+    cut = p * (p + 1) // 2
+    total, z = np.zeros(cut + p * n), np.zeros(p)
+    G, S = np.zeros((p, n)), np.zeros((p, p))
+    for u in range(users):
+        G[:] = 0.0
+        S[:] = 0.0
+        seen = 0.0
+        for h in range(H):
+            for i in range(n):
+                z[i] = states[u, h, i]
+                seen += z[i] * z[i]
+            if h > 0 and not seen <= reach:
+                break
+            for i in range(d):
+                z[n + i] = inputs[u, h, i]
+            for j in range(n):
+                residual = states[u, h + 1, j]
+                for i in range(p):
+                    residual -= guess[i, j] * z[i]
+                for i in range(p):
+                    G[i, j] += z[i] * residual
+            for i in range(p):
+                for j in range(p):
+                    S[i, j] += z[i] * z[j]
+        size, trace = 0.0, 0.0
+        for i in range(p):
+            trace += S[i, i]
+            for j in range(n):
+                size += G[i, j] * G[i, j]
+        size = np.sqrt(size)
+        if not (np.isfinite(size) and np.isfinite(trace) and np.isfinite(seen)):
+            continue
+        f = min(1.0, clip / max(size, 1e-300), cap / max(trace, 1e-300))
+        k = 0
+        for i in range(p):
+            for j in range(i, p):
+                total[k] += np.rint(f * S[i, j] * (1.0 if i == j else np.sqrt(2.0)) * weight / cap / grid)
+                k += 1
+        for i in range(p):
+            for j in range(n):
+                total[k] += np.rint(f * G[i, j] / clip / grid)
+                k += 1
+    return total

@@ -8,7 +8,7 @@ from confide.mechanisms.symmetric import smat, svec_size
 from confide.privacy.bounded import Array, Bounded, grid_for, real_numbers
 from confide.privacy.request import Relation
 from confide.statistics import _control_kernels as _kernels
-from confide.trajectory import Trajectories
+from confide.trajectory import Trajectories, TransitionCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,9 @@ class ControlSums:
             raise InvalidParameter(f"the longest state must be positive and finite, got {longest}")
         self.bound, self.longest = bound, float(longest)
 
-    def contribution(self, users: Trajectories) -> Bounded:
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
+        if isinstance(users, TransitionCounts):
+            raise InvalidParameter("states of a linear system are real numbers: there are trajectories, and no counts")
         bound, H = self.bound, users.horizon
         states, inputs = real_numbers(users.states), real_numbers(users.actions)
         expected = (users.users, H + 1, bound.states), (users.users, H, bound.inputs)

@@ -3,9 +3,21 @@
 from confide.mechanisms.counters.buffered import Buffered
 from confide.mechanisms.counters.counter import Counter, Factorisation, dense
 from confide.mechanisms.counters.exact import Exact
+from confide.mechanisms.counters.leaves import Leaves
 from confide.mechanisms.counters.toeplitz import Toeplitz
 from confide.mechanisms.counters.tree import HonakerTree, Tree
 
-FACTORISATIONS = {kind.name: kind for kind in (Exact, Tree, HonakerTree, Toeplitz, Buffered)}
+FACTORISATIONS = {kind.name: kind for kind in (Exact, Leaves, Tree, HonakerTree, Toeplitz, Buffered)}
 
-__all__ = ["FACTORISATIONS", "Buffered", "Counter", "Exact", "Factorisation", "HonakerTree", "Toeplitz", "Tree", "dense"]
+__all__ = [
+    "FACTORISATIONS",
+    "Buffered",
+    "Counter",
+    "Exact",
+    "Factorisation",
+    "HonakerTree",
+    "Leaves",
+    "Toeplitz",
+    "Tree",
+    "dense",
+]

@@ -1,0 +1,192 @@
+"""Adaptive control of linear systems from residuals: what Thompson sampling and certainty equivalence share. Privacy is proved.
+
+Users come in leaves: first some who do nothing (u = 0), which teaches A and costs nothing more, then some who play small gains of
+opposite signs, which teaches B, then leaves that grow by half. Each leaf is released on its own, around the best guess so far, clipped at
+what such users are expected to send: so clips, and the noise with them, shrink as guesses get better.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.agents.learner import Learner, Round, choose_schedule
+from confide.errors import InvalidParameter
+from confide.mechanisms.additive import additive_noise
+from confide.mechanisms.counters import Exact, Leaves
+from confide.mechanisms.sources import NoiseSource
+from confide.planners.lq_posterior import (
+    Belief,
+    Costs,
+    Leaf,
+    certainty_gains,
+    exploring_gains,
+    limits,
+    posterior,
+    prior,
+    sampled_gains,
+)
+from confide.policy import LinearPolicy
+from confide.privacy.bounded import Released
+from confide.privacy.loss import loss_for
+from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
+from confide.privatizers import Schedule
+from confide.problems.lq import LQPublic
+from confide.statistics.residual_sums import ResidualRows, Residuals
+
+Array = npt.NDArray[np.float64]
+WEIGHT = 0.3 * math.sqrt(2)  # of second moments beside residuals
+EXPLORE, PAIRS = 0.7, 3  # the size of exploring gains, and how many pairs of them
+POLICIES = 2 * PAIRS  # per leaf
+WORTH = 40  # with fewer times as many users as exploring takes, nobody explores: it would cost more than it brings
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResidualControl:
+    """Between two releases: a posterior from all leaves, gains for the next one, and what its users will be clipped at."""
+
+    costs: Costs
+    bound: ResidualRows
+    samples: int  # policies per leaf: 0 for certainty equivalence
+    spread: float  # of the samples, in standard deviations of the posterior
+    leaves: int  # of the schedule: of a single one nobody would learn
+    exact: bool  # without privacy nothing is clipped
+
+    def plan(self, released: Released) -> Round:
+        H, d, n = self.costs.horizon, self.bound.inputs, self.bound.states
+        seed = released.memory["seed"]
+        leaves = self._recalled(released)
+        rng = np.random.default_rng([int(seed), released.generation])
+        believed = prior(self.costs)
+        if leaves:
+            before = Belief(released.memory["guess"], released.memory["believed"])
+            believed = posterior(leaves, before, self.costs, rng)
+        if self.leaves == 1 or released.generation == 0:
+            gains = np.zeros((POLICIES, H, d, n))
+        elif released.generation == 1:
+            gains = exploring_gains(self.costs, EXPLORE, PAIRS, rng)
+        elif self.samples:
+            gains = sampled_gains(believed, self.costs, self.samples, self.spread, rng)
+        else:
+            gains = np.tile(certainty_gains(believed, self.costs), (POLICIES, 1, 1, 1))
+        clip, cap, kept = limits(believed, gains, self.costs, rng)
+        if self.exact:
+            clip, cap, kept = 64 * clip, 64 * cap, 1.0
+        statistic = Residuals(self.bound, believed.mean, clip, cap, self.costs.reach)
+        different = gains[:1] if (gains == gains[0]).all() else gains
+        policies = tuple(LinearPolicy(each) for each in different)
+        signal = float(1 / np.sqrt(np.diag(believed.covariance)).mean()) if leaves else None
+        kept_of = _remembered(leaves, believed, gains, np.array([clip, cap, kept]), released)
+        return Round(policies, statistic, {"seed": seed, **kept_of}, signal)
+
+    def _recalled(self, released: Released) -> list[Leaf]:
+        """All leaves so far: those that were remembered, and the one that the release has just closed."""
+        memory = released.memory
+        if set(memory) == {"seed"}:
+            return []
+        leaves = [
+            Leaf(S, G, float(stds[0]), float(stds[1]), guess, gains, float(stds[2]), float(stds[3]), before)
+            for S, G, stds, guess, gains, before in zip(
+                *(memory[name] for name in ("sums", "residuals", "stds", "guesses", "gains", "before")), strict=True
+            )
+        ]
+        clip, cap, kept = memory["limits"]
+        S, G = self.bound.unpack(released.values - memory["prefix"])
+        std = math.sqrt(max(released.noise.std**2 - float(memory["reached"][0]) ** 2, 0.0))  # of this leaf alone
+        users = released.users - float(memory["reached"][1])
+        this = Leaf(
+            cap * S,
+            clip * G,
+            cap * std / self.bound.weight,
+            clip * std,
+            memory["guess"],
+            memory["playing"],
+            users,
+            float(kept),
+            memory["believed"],
+        )
+        return [*leaves, this]
+
+    def describe(self) -> dict[str, str]:
+        kind = f"{self.samples} samples, {self.spread:g} x the posterior's standard deviation" if self.samples else "its mean"
+        return {"calibration": "tight", "planning": f"cautious Riccati gains for a posterior of the dynamics: {kind}"}
+
+
+def _remembered(
+    leaves: list[Leaf], believed: Belief, gains: Array, chosen: Array, released: Released
+) -> dict[str, npt.NDArray[np.float64]]:
+    p, n = believed.mean.shape
+    g = gains.shape
+    return {
+        "sums": np.array([leaf.sums for leaf in leaves]).reshape(-1, p, p),
+        "residuals": np.array([leaf.residuals for leaf in leaves]).reshape(-1, p, n),
+        "stds": np.array([[leaf.sums_std, leaf.std, leaf.users, leaf.kept] for leaf in leaves]).reshape(-1, 4),
+        "guesses": np.array([leaf.guess for leaf in leaves]).reshape(-1, p, n),
+        "gains": np.array([leaf.gains for leaf in leaves]).reshape(-1, *g),
+        "before": np.array([leaf.before for leaf in leaves]).reshape(-1, p, p),
+        "guess": believed.mean,
+        "playing": gains,
+        "believed": believed.covariance,
+        "limits": chosen,
+        "prefix": released.values,
+        "reached": np.array([released.noise.std, float(released.users)]),
+    }
+
+
+def control_schedule(bound: ResidualRows, privacy: Request, episodes: int) -> Schedule:
+    """Leaves of n_0 and n_1 users, then half as many more each time; one leaf where exploring would not be worth it."""
+    n, p = bound.states, bound.dimension
+    if isinstance(privacy, NoPrivacy):
+        first, second, ratio, worth = 2 * n, 2 * p + n, 1.3, 4
+    else:
+        made = additive_noise(bound, loss_for(privacy), Relation(privacy.relation), Exact(1), discrete=False, users=1)
+        needed = 6 * made.std * math.sqrt(n)
+        first, second = math.ceil(0.8 * needed), math.ceil(needed)
+        if isinstance(privacy, LocalDP):  # the noise of a leaf grows with the root of its users
+            first, second = math.ceil(first**2 / 3), math.ceil(second**2 / 3)
+        ratio, worth = 1.5, WORTH
+    if episodes < worth * (first + second):
+        return Schedule((episodes,))
+    times = [first, first + second]
+    while times[-1] < episodes:
+        times.append(min(episodes, max(times[-1] + 1, math.floor(ratio * times[-1]))))
+    return Schedule(times)
+
+
+def make_control(
+    public: LQPublic, name: str, *, episodes: int, privacy: Request, samples: int, spread: float, schedule: Schedule | None
+) -> tuple[ResidualControl, Schedule, Leaves | None]:
+    """What both controllers are made of."""
+    if not isinstance(public, LQPublic):
+        raise InvalidParameter(
+            f"{name} needs a linear system with quadratic costs (LQSystem.public), got {type(public).__name__}"
+        )
+    bound = ResidualRows(public.states, public.inputs, WEIGHT)
+    costs = Costs(public.Q, public.R, public.horizon, public.noise_radius, public.parameter_bound, public.gain_bound)
+    chosen = choose_schedule(schedule, control_schedule(bound, privacy, episodes))
+    exact = isinstance(privacy, NoPrivacy)
+    algorithm = ResidualControl(costs, bound, samples, spread, chosen.leaves, exact)
+    return algorithm, chosen, None if isinstance(privacy, LocalDP | NoPrivacy) else Leaves(chosen.leaves)
+
+
+class Controller(Learner):
+    """A learner of linear systems. What it is given are trajectories: states are real numbers, and there is nothing to count."""
+
+    accepts_counts = False
+
+    def __init__(
+        self,
+        public: LQPublic,
+        *,
+        episodes: int,
+        privacy: Request,
+        samples: int,
+        spread: float,
+        schedule: Schedule | None,
+        noise: NoiseSource | None,
+    ) -> None:
+        made = make_control(
+            public, self.name, episodes=episodes, privacy=privacy, samples=samples, spread=spread, schedule=schedule
+        )
+        super().__init__(made[0], made[1], privacy=privacy, noise=noise, counter=made[2])

@@ -1,0 +1,50 @@
+"""Every leaf on its own."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.mechanisms.counters.counter import Memory, check_leaves
+from confide.privacy.bounded import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """C = I, B = A: each leaf is noised once, and prefix sums add up the noise of all leaves so far.
+
+    For whoever wants the leaves, as differences of prefix sums, with the least noise there can be: one user is seen once.
+    """
+
+    leaves: int
+    name: ClassVar[str] = "leaves"
+    integral: ClassVar[bool] = True
+    coefficient: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        check_leaves(self.leaves)
+
+    def column_norm(self, order: int) -> float:  # noqa: ARG002 - one in every norm
+        return 1.0
+
+    def row_norm(self, t: int) -> float:
+        return math.sqrt(t)
+
+    def parameters(self) -> dict[str, Any]:
+        return {}
+
+    def private_memory(self, size: int, dtype: type) -> Memory:  # noqa: ARG002 - nothing to keep
+        return {}
+
+    def public_memory(self, size: int) -> Memory:
+        return {"total": np.zeros(size)}
+
+    def encode(self, t: int, leaf: npt.NDArray[Any], memory: Memory) -> npt.NDArray[Any]:  # noqa: ARG002
+        return leaf[None]
+
+    def decode(self, t: int, rows: Array, memory: Memory) -> Array:  # noqa: ARG002
+        memory["total"] = memory["total"] + rows[0]
+        total: Array = memory["total"]
+        return total

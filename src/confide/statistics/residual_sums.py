@@ -1,0 +1,93 @@
+"""What an episode of a linear system tells beyond a public guess of its dynamics: residuals, clipped as a whole."""
+
+import math
+from dataclasses import dataclass, field
+
+from confide.errors import InvalidParameter
+from confide.mechanisms.symmetric import smat, svec_size
+from confide.privacy.bounded import Array, Bounded, grid_for, real_numbers
+from confide.privacy.request import Relation
+from confide.statistics import _control_kernels as _kernels
+from confide.trajectory import Trajectories, TransitionCounts
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualRows:
+    """The joint query (w f S / cap, f G / clip) of one episode: S = sum_h z z^T, G = sum_h z r^T, r = x' - Theta_0^T z, z = (x, u).
+
+    Enforced: f = min(1, clip / ||G||_F, cap / tr S), with public clip and cap (`Residuals`), so that the second part is in the unit ball
+    and the first w times a PSD matrix of trace at most one; an episode with a number that is not finite contributes zero.
+
+    Sensitivity: two points of the unit ball are at most 2 apart, and two PSD matrices of trace at most one sqrt(2): replace
+    sqrt(4 + 2 w^2); null sqrt(1 + w^2). It depends neither on the horizon nor on how long states or inputs are. In L1 by sqrt(coordinates).
+    Rounding to the grid moves each coordinate of either user by half a grid step, which is added.
+    """
+
+    states: int
+    inputs: int
+    weight: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("states", "inputs"):
+            if getattr(self, name) < 1:
+                raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(self, name)}")
+        if not 1e-9 < self.weight < 1e9:
+            raise InvalidParameter(f"weight must be positive, got weight={self.weight}")
+
+    @property
+    def dimension(self) -> int:
+        """p, of z."""
+        return self.states + self.inputs
+
+    @property
+    def size(self) -> int:
+        return svec_size(self.dimension) + self.dimension * self.states
+
+    @property
+    def largest(self) -> float:
+        return max(1.0, self.weight)
+
+    @property
+    def grid(self) -> float:
+        return grid_for(self.largest)
+
+    def sensitivity(self, relation: Relation) -> float:
+        w = self.weight
+        apart = math.sqrt(1 + w**2) if relation is Relation.NULL else math.sqrt(4 + 2 * w**2)
+        return apart + math.sqrt(self.size) * self.grid
+
+    def l1_sensitivity(self, relation: Relation) -> float:
+        return math.sqrt(self.size) * self.sensitivity(relation)
+
+    def unpack(self, values: Array) -> tuple[Array, Array]:
+        """A released vector -> (S / cap [p, p], G / clip [p, n]); noise of scale a is a / w on the first's diagonal, a on the second."""
+        cut = svec_size(self.dimension)
+        S: Array = smat(values[None, :cut], self.dimension)[0] / self.weight
+        return S, values[cut:].reshape(self.dimension, self.states)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Residuals:
+    """Turns the users of a round into their sums, around a guess Theta_0 [p, n] that is public, as clip and cap are.
+
+    Steps count as long as the states so far, the step's own included, have sum ||x||^2 <= `reach`; the first always does. Whether a step
+    counts is known before its residual is: what is thrown away of an unstable system biases nothing.
+    """
+
+    bound: ResidualRows
+    guess: Array = field(repr=False)
+    clip: float
+    cap: float
+    reach: float
+
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
+        if isinstance(users, TransitionCounts):
+            raise InvalidParameter("states of a linear system are real numbers: there are trajectories, and no counts")
+        bound, H = self.bound, users.horizon
+        states, inputs = real_numbers(users.states), real_numbers(users.actions)
+        expected = (users.users, H + 1, bound.states), (users.users, H, bound.inputs)
+        if (states.shape, inputs.shape) != expected:
+            raise InvalidParameter(f"states and inputs must have shapes {expected[0]} and {expected[1]}")
+        limits = self.clip, self.cap, self.reach
+        sums = _kernels.residual_sums(states, inputs, self.guess, *limits, bound.weight, bound.grid)
+        return Bounded(sums * bound.grid, bound, users.users)
