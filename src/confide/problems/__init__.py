@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from confide.problems.linear_mixture import LinearMixtureMDP
     from confide.problems.lq import LQSystem
     from confide.problems.tabular import TabularMDP
-    from confide.problems.zoo.control import glucose, oscillator, thermal
+    from confide.problems.zoo.control import glucose, oscillator, random_lq, thermal
     from confide.problems.zoo.icu_sepsis import icu_sepsis, icu_sepsis_centres, icu_sepsis_expert
     from confide.problems.zoo.linear import latent, one_hot
     from confide.problems.zoo.mixtures import liao_hard, lock, lock_rewards, rand
@@ -42,6 +42,7 @@ __all__ = [
     "one_hot",
     "oscillator",
     "rand",
+    "random_lq",
     "reward_map",
     "riverswim",
     "save_problem",
@@ -57,7 +58,7 @@ _HOMES = {
     "linear_mixture": ("LinearMixtureMDP",),
     "lq": ("LQSystem",),
     "tabular": ("TabularMDP",),
-    "zoo.control": ("glucose", "oscillator", "thermal"),
+    "zoo.control": ("glucose", "oscillator", "random_lq", "thermal"),
     "zoo.icu_sepsis": ("icu_sepsis", "icu_sepsis_centres", "icu_sepsis_expert"),
     "zoo.linear": ("latent", "one_hot"),
     "zoo.mixtures": ("liao_hard", "lock", "lock_rewards", "rand"),

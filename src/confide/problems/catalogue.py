@@ -43,6 +43,7 @@ PROBLEMS = {
         f"{_ZOO}.icu_sepsis:icu_sepsis", "treating sepsis, estimated from MIMIC-III; needs confide[icu]", "Choudhary24"
     ),
     "oscillator": Entry(f"{_ZOO}.control:oscillator", "linear control: a damped oscillation, pushed along one axis"),
+    "random-lq": Entry(f"{_ZOO}.control:random_lq", "linear control: a random stable system"),
     "thermal": Entry(f"{_ZOO}.control:thermal", "linear control: three rooms in a row, two heaters"),
     "glucose": Entry(f"{_ZOO}.control:glucose", "linear control: insulin against blood glucose"),
 }

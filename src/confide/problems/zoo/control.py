@@ -1,4 +1,4 @@
-"""Linear systems with quadratic costs: oscillator, thermal, glucose."""
+"""Linear systems with quadratic costs: oscillator, thermal, glucose, and random ones."""
 
 import numpy as np
 
@@ -24,3 +24,18 @@ def glucose(*, horizon: int = 8) -> LQSystem:
     A = np.array([[0.62, -0.25, 0.0], [0.0, 0.45, 0.22], [0.0, 0.0, 0.30]])
     B = np.array([[0.0], [0.05], [0.28]])
     return LQSystem(A, B, np.diag([1.0, 0.05, 0.05]), np.array([[0.035]]), horizon, 0.05, name="glucose")
+
+
+def random_lq(seed: int = 0) -> LQSystem:
+    """A stable system of 2 to 4 states and 1 or 2 inputs over 5 to 10 steps, Q = I, R = I/10, C_w = 1/10, ||(A, B)||_F <= 1.
+
+    From default_rng(seed), in this order: n, d, H; A and B normal; the spectral radius of A, uniform in [.4, .9]; the norm of B, uniform in
+    [.2, .6]; then both are scaled down if the norm of all is above 1.
+    """
+    rng = np.random.default_rng(seed)
+    n, d, H = int(rng.integers(2, 5)), int(rng.integers(1, 3)), int(rng.integers(5, 11))
+    A, B = rng.normal(size=(n, n)), rng.normal(size=(n, d))
+    A *= rng.uniform(0.4, 0.9) / np.abs(np.linalg.eigvals(A)).max()
+    B *= rng.uniform(0.2, 0.6) / np.linalg.norm(B)
+    size = max(1.0, float(np.hypot(np.linalg.norm(A), np.linalg.norm(B))))
+    return LQSystem(A / size, B / size, np.eye(n), 0.1 * np.eye(d), H, 0.1, parameter_bound=1.0, name="random-lq")

@@ -1,0 +1,111 @@
+"""Private control of linear systems: regret on the named systems, and the gate on random ones.
+
+    python benchmarks/control.py [--quick] [--write]
+
+Regret is exact, in units of cost, K = 1e5, delta = 1e-5. The gate: the share of 200 random systems on which a whole run costs at most 1.05
+times doing nothing. With --write the tables go to docs/benchmarks/control.md.
+"""
+
+import argparse
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+import numpy as np
+from record import record
+
+from confide.agents.catalogue import make_agent
+from confide.experiments.runner import run
+from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
+from confide.problems import make
+
+DELTA = 1e-5
+NAMED = ("oscillator", "thermal", "glucose")
+AGENTS = ("thompson-lq", "certainty-equivalent-lq")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cell: all that decides it."""
+
+    problem: str
+    agent: str
+    privacy: Request
+    episodes: int
+    seeds: tuple[int, ...]
+    instance: int = 0
+
+
+def sample(case: Case) -> tuple[np.ndarray, float]:
+    """(regret of each seed, regret of doing nothing)."""
+    problem = make(case.problem, seed=case.instance)
+    done = [
+        run(make_agent(case.agent, problem, episodes=case.episodes, privacy=case.privacy), problem, seed=seed)
+        for seed in case.seeds
+    ]
+    return np.array([each.regret[-1] for each in done]), case.episodes * (problem.optimal_value - problem.uniform_value)
+
+
+def measured(cases: list[Case]) -> dict[Case, tuple[np.ndarray, float]]:
+    with get_context("spawn").Pool(2) as pool:
+        return dict(zip(cases, pool.map(sample, cases, chunksize=4), strict=True))
+
+
+def regrets(seeds: tuple[int, ...], episodes: int) -> list[str]:
+    promises: dict[str, Request] = {f"eps = {e:g}": JointDP(e, DELTA) for e in (0.5, 1.0, 5.0, 10.0)}
+    promises |= {"none": NoPrivacy(), "eps = 1, delta = 0": JointDP(1.0), "local, eps = 10": LocalDP(10.0, DELTA)}
+    cases = {
+        (agent, name, problem): Case(problem, agent, privacy, episodes, seeds[:4] if "local" in name else seeds)
+        for agent in AGENTS
+        for name, privacy in promises.items()
+        for problem in NAMED
+    }
+    found = measured(list(cases.values()))
+    lines = [f"| regret at K = {episodes:,}, {len(seeds)} seeds (local: 4) | " + " | ".join(NAMED) + " |", "|---|---|---|---|"]
+    nothing = [found[cases[AGENTS[0], "none", problem]][1] for problem in NAMED]
+    lines.append("| doing nothing | " + " | ".join(f"{cost:,.0f}" for cost in nothing) + " |")
+    for agent in AGENTS:
+        for name in promises:
+            cells = []
+            for problem in NAMED:
+                values = found[cases[agent, name, problem]][0]
+                cells.append(f"{values.mean():,.1f} ± {values.std(ddof=1) / np.sqrt(len(values)):.1f} (most {values.max():,.0f})")
+            lines.append(f"| {agent}, {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def gate(instances: int, sizes: tuple[int, ...]) -> list[str]:
+    cases = {
+        (agent, K, i): Case("random-lq", agent, JointDP(1.0, DELTA), K, (i,), i)
+        for agent in AGENTS
+        for K in sizes
+        for i in range(5000, 5000 + instances)
+    }
+    found = measured(list(cases.values()))
+    head = " | ".join(f"K = {K:,}" for K in sizes)
+    lines = [f"| regret / that of doing nothing, {instances} random systems, eps = 1 | {head} |", "|---" * (len(sizes) + 1) + "|"]
+    for agent in AGENTS:
+        cells = []
+        for K in sizes:
+            ratios = np.array(
+                [found[cases[agent, K, i]][0][0] / found[cases[agent, K, i]][1] for i in range(5000, 5000 + instances)]
+            )
+            above = int((ratios > 1.05).sum())
+            cells.append(f"mean {ratios.mean():.3f}, most {ratios.max():.2f}; above 1.05: {above}")
+        lines.append(f"| {agent} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        sections = [regrets((0, 1), 20_000), gate(20, (100, 10_000))]
+    else:
+        sections = [regrets(tuple(range(10)), 100_000), gate(200, (100, 1_000, 7_000, 10_000, 100_000))]
+    record("Control of linear systems", "\n\n".join("\n".join(lines) for lines in sections) + "\n", write=arguments.write)
+
+
+if __name__ == "__main__":
+    main()
