@@ -15,12 +15,14 @@ from record import record
 
 from confide.agents.catalogue import make_agent
 from confide.experiments.runner import run
-from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
+from confide.mechanisms.sources import noise_source
+from confide.privacy.request import JointDP, NoPrivacy, Request
 from confide.problems import make
 
 DELTA = 1e-5
 NAMED = ("oscillator", "thermal", "glucose")
 AGENTS = ("thompson-lq", "certainty-equivalent-lq")
+OFU = "ofu-lq"
 
 
 @dataclass(frozen=True)
@@ -52,18 +54,18 @@ def measured(cases: list[Case]) -> dict[Case, tuple[np.ndarray, float]]:
 
 def regrets(seeds: tuple[int, ...], episodes: int) -> list[str]:
     promises: dict[str, Request] = {f"eps = {e:g}": JointDP(e, DELTA) for e in (0.5, 1.0, 5.0, 10.0)}
-    promises |= {"none": NoPrivacy(), "eps = 1, delta = 0": JointDP(1.0), "local, eps = 10": LocalDP(10.0, DELTA)}
+    promises |= {"none": NoPrivacy(), "eps = 1, delta = 0": JointDP(1.0)}
     cases = {
-        (agent, name, problem): Case(problem, agent, privacy, episodes, seeds[:4] if "local" in name else seeds)
-        for agent in AGENTS
+        (agent, name, problem): Case(problem, agent, privacy, episodes, seeds)
+        for agent in (OFU, *AGENTS)
         for name, privacy in promises.items()
         for problem in NAMED
     }
     found = measured(list(cases.values()))
-    lines = [f"| regret at K = {episodes:,}, {len(seeds)} seeds (local: 4) | " + " | ".join(NAMED) + " |", "|---|---|---|---|"]
+    lines = [f"| regret at K = {episodes:,}, {len(seeds)} seeds | " + " | ".join(NAMED) + " |", "|---|---|---|---|"]
     nothing = [found[cases[AGENTS[0], "none", problem]][1] for problem in NAMED]
     lines.append("| doing nothing | " + " | ".join(f"{cost:,.0f}" for cost in nothing) + " |")
-    for agent in AGENTS:
+    for agent in (OFU, *AGENTS):
         for name in promises:
             cells = []
             for problem in NAMED:
@@ -95,15 +97,45 @@ def gate(instances: int, sizes: tuple[int, ...]) -> list[str]:
     return lines
 
 
+def outside(case: Case) -> int:
+    """1 if the truth is outside the confidence set at any release of the run, 0 otherwise."""
+    problem, (seed,) = make(case.problem), case.seeds
+    theta = np.concatenate([problem.A, problem.B], axis=1).T
+    agent, rng = make_agent(case.agent, problem, episodes=case.episodes, privacy=case.privacy), np.random.default_rng(seed)
+    agent.noise = noise_source("fast", seed)
+    while agent.users < case.episodes:
+        batch = agent.next_batch()
+        agent.observe(problem.sample(batch.policy, batch.users, rng))
+        known = agent.algorithm.confidence(agent.released())
+        error = known.theta - theta
+        if np.sqrt(np.trace(error.T @ known.V @ error)) > known.beta:
+            return 1
+    return 0
+
+
+def coverage(runs: int) -> list[str]:
+    lines = [f"| OFU's width, failure = .1, {runs} runs of 2,000 users | oscillator | thermal |", "|---|---|---|"]
+    for name, privacy in (("eps = 1", JointDP(1.0, DELTA)), ("none", NoPrivacy())):
+        cells = []
+        for problem in NAMED[:2]:
+            with get_context("spawn").Pool(2) as pool:
+                failed = sum(
+                    pool.map(outside, [Case(problem, OFU, privacy, 2_000, (seed,)) for seed in range(runs)], chunksize=25)
+                )
+            cells.append(f"left in {failed} runs")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     if arguments.quick:
-        sections = [regrets((0, 1), 20_000), gate(20, (100, 10_000))]
+        sections = [regrets((0, 1), 20_000), gate(20, (100, 10_000)), coverage(50)]
     else:
-        sections = [regrets(tuple(range(10)), 100_000), gate(200, (100, 1_000, 7_000, 10_000, 100_000))]
+        sections = [regrets(tuple(range(10)), 100_000), gate(200, (100, 1_000, 7_000, 10_000, 100_000)), coverage(1000)]
     record("Control of linear systems", "\n\n".join("\n".join(lines) for lines in sections) + "\n", write=arguments.write)
 
 

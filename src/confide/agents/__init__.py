@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from confide.agents.linopt_vi import LinOptVI
     from confide.agents.lsvi_ucb import LSVIUCB
     from confide.agents.next_state_vi import NextStateVI
+    from confide.agents.ofu_lq import OFULQ
     from confide.agents.reference import NoData, Oracle, Uniform
     from confide.agents.thompson_lq import ThompsonLQ
     from confide.agents.ucrl_vtr import UCRLVTR
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LSVIUCB",
+    "OFULQ",
     "UCRLVTR",
     "Agent",
     "Algorithm",
@@ -49,6 +51,7 @@ __getattr__ = lazy(
         "Batch": "agent",
         **dict.fromkeys(("Algorithm", "Learner", "Round"), "learner"),
         "CertaintyEquivalentLQ": "certainty_equivalent_lq",
+        "OFULQ": "ofu_lq",
         "ThompsonLQ": "thompson_lq",
         "LocalClient": "client",
         "LikelihoodVI": "likelihood_vi",

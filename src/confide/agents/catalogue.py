@@ -63,6 +63,11 @@ AGENTS = {
         "posterior sampling on private sums of next states, for linear MDPs with states that can be listed",
         "confide",
     ),
+    "ofu-lq": Entry(
+        "confide.agents.ofu_lq:OFULQ",
+        "controls for the cheapest plausible system, for linear systems with quadratic costs",
+        "Chowdhury21",
+    ),
     "thompson-lq": Entry(
         "confide.agents.thompson_lq:ThompsonLQ",
         "posterior sampling on private residuals, for linear systems with quadratic costs",

@@ -10,6 +10,7 @@ from confide.privacy.bounded import Bound
 from confide.privacy.request import Relation, Trust
 from confide.privatizers import Schedule
 from confide.statistics.bounds import RegressionRows, WeightedRows
+from confide.statistics.control_rows import ControlRows
 from confide.statistics.next_states import NextStateRows
 from confide.statistics.residual_sums import ResidualRows
 from confide.statistics.stacked import StackedRows
@@ -109,6 +110,8 @@ def _contribution(bound: Bound) -> str:
             kind = f"rows of {bound.steps} regressions in {bound.dimension} dimensions, and of {second}"
         case TableRows():
             kind = f"a code of {bound.dimension} numbers from a public table, at each of {bound.steps} steps"
+        case ControlRows():
+            kind = f"second moments of {bound.dimension} states and inputs, among themselves and with {bound.states} next states"
         case ResidualRows():
             kind = f"second moments of {bound.dimension} states and inputs, and residuals of {bound.states} next states"
         case NextStateRows():

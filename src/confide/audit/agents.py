@@ -31,7 +31,7 @@ _REHEARSALS = 100
 PRIVATE = tuple(name for name, entry in AGENTS.items() if entry.paper)
 LOCAL = tuple(name for name in PRIVATE if AGENTS[name].local)
 LINEAR = ("lsvi-ucb", "next-state-vi")  # for linear MDPs
-CONTROL = ("thompson-lq", "certainty-equivalent-lq")  # for linear systems
+CONTROL = ("ofu-lq", "thompson-lq", "certainty-equivalent-lq")  # for linear systems
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,57 @@
+"""A confidence set for the dynamics of a linear system from released sums alone [Chowdhury21, Lemma 1]. All post-processing.
+
+[Chowdhury21]'s beta_k reads the exact Z^T Z, which nobody released: a leak. Here every number is a function of the release.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConfidenceSet:
+    """{Theta: ||V^(1/2) (Theta - theta)||_F <= beta}. Public."""
+
+    theta: Array  # [p, n]
+    V: Array  # [p, p], positive definite
+    beta: float
+
+
+def confidence_set(
+    S: Array, C: Array, *, noise: float, weight: float, noise_radius: float, bound: float, failure: float, releases: int
+) -> ConfidenceSet:
+    """From S~ = S + N and C~ = C + L: N GOE with N(0, noise^2) on its diagonal, L independent with noise / (sqrt(2) weight) per entry.
+
+    It holds Theta at all releases with probability 1 - `failure` (half for the system's noise, half for N and L, over all releases), if
+    ||Theta||_F <= bound, ||w|| <= C_w, and rows were weighted by c_h in [0, 1] that do not depend on the noise of their own step.
+    With q the share of one release, ||N|| <= Lam = 2a sqrt(p) + 2a sqrt(ln(2/q)), a = noise/sqrt(2), and ||L||_F <= ell. V = S~ + eta I,
+    eta = Lam + lambda, so V >= S + lambda I, and V^(1/2)(theta - Theta) = V^(-1/2) (sum c z w^T + L - (N + eta I) Theta). By the
+    self-normalised bound in V' = V + (Lam + lambda - eta)_+ I = V >= S + lambda I the first part is at most
+    C_w sqrt(2 ln(2/failure) + n ln det(V / lambda)); the second ell / sqrt(v), v the least eigenvalue of V; the third
+    bound ||V^(-1/2) (N + eta I)||, at most bound min((Lam + eta)/sqrt(v), sqrt(Lam + eta)), since 0 <= N + eta I <= V.
+    """
+    p, n = C.shape
+    a, q, ridge = noise / math.sqrt(2), failure / (4 * releases), 1.0
+    Lam = 2 * a * math.sqrt(p) + 2 * a * math.sqrt(math.log(2 / q))
+    ell = a / weight * (math.sqrt(n * p) + math.sqrt(2 * math.log(1 / q)))
+    eta = Lam + ridge
+    values, vectors = np.linalg.eigh(S + eta * np.eye(p))
+    values = np.maximum(values, ridge)  # with probability 1 - q nothing is changed here: S >= 0 and ||N|| <= Lam
+    V = (vectors * values) @ vectors.T
+    theta = (vectors / values) @ (vectors.T @ C)
+    v = float(values.min())
+    log_det = float(np.log(values / ridge).sum())
+    sampling = noise_radius * math.sqrt(2 * math.log(4 / failure) + n * log_det)
+    drawn = bound * min((Lam + eta) / math.sqrt(v), math.sqrt(Lam + eta))
+    return ConfidenceSet(np.ascontiguousarray(theta), np.ascontiguousarray(V), sampling + drawn + ell / math.sqrt(v))
+
+
+def response_weight(states: int, inputs: int, bound: float, longest: float) -> float:
+    """s that splits one budget between S and C best: s^2 = (-B' + sqrt(B'^2 + 8 A' B' b)) / (4 A'), A' = (p + 1) bound^2, B' = n p."""
+    p = states + inputs
+    A, B = (p + 1) * bound**2, states * p
+    return math.sqrt((-B + math.sqrt(B**2 + 8 * A * B * longest)) / (4 * A))
