@@ -1,5 +1,7 @@
 """Thompson sampling and certainty equivalence for linear systems: they learn, privately, and do not do harm."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from confide.errors import InvalidParameter
 from confide.mechanisms.sources import noise_source
 from confide.planners.lq_posterior import Belief, Costs, certainty_gains, limits
 from confide.planners.riccati import riccati
+from confide.privacy.bounded import NoiseLevel
 from confide.privacy.certificate import certify
 from confide.problems import glucose, lock, oscillator, thermal
 
@@ -97,3 +100,26 @@ def test_clips_shrink_with_what_is_not_known():
 def test_what_they_cannot_do_is_said(kind):
     with pytest.raises(InvalidParameter, match="needs a linear system"):
         kind(lock(0).public, episodes=100, privacy=PRIVATE)
+
+
+HOSTILE = {
+    "another shape": {"guess": np.zeros((7, 2))},
+    "gains of another system": {"playing": np.zeros((6, 5, 4, 9))},
+    "no numbers": {"believed": np.full((3, 3), np.nan)},
+    "whole numbers": {"prefix": np.zeros(12, dtype=np.int64)},
+    "too many leaves": {"stds": np.zeros((500, 4))},
+    "a limit of nothing": {"limits": np.array([0.0, 1.0, 1.0])},
+    "users who are not there yet": {"reached": np.array([0.0, 1e9])},
+}
+
+
+@pytest.mark.parametrize("wrong", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_server_cannot_reach_into_a_device(wrong):
+    system, privacy = oscillator(), confide.LocalDP(10.0, 1e-5)
+    server = ThompsonLQ(system.public, episodes=200_000, privacy=privacy, noise=noise_source("fast", 0))
+    client, released = server.client(), server.released()
+    memory = dict(server.current_round().memory)
+    later = {"users": 500, "generation": 1, "noise": NoiseLevel(1.0, "gaussian")}
+    client.plan(dataclasses.replace(released, memory=memory, **later))
+    with pytest.raises(InvalidParameter, match="does not fit this problem"):
+        client.plan(dataclasses.replace(released, memory=memory | wrong, **later))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from confide.agents.learner import Learner, Round, choose_schedule
+from confide.agents.learner import Learner, Memory, Round, choose_schedule
 from confide.errors import InvalidParameter
 from confide.mechanisms.additive import additive_noise
 from confide.mechanisms.counters import Exact, Leaves
@@ -85,6 +85,7 @@ class ResidualControl:
         memory = released.memory
         if set(memory) == {"seed"}:
             return []
+        self._check(memory, released.users)
         leaves = [
             Leaf(S, G, float(stds[0]), float(stds[1]), guess, gains, float(stds[2]), float(stds[3]), before)
             for S, G, stds, guess, gains, before in zip(
@@ -107,6 +108,29 @@ class ResidualControl:
             memory["believed"],
         )
         return [*leaves, this]
+
+    def _check(self, memory: Memory, users: int) -> None:
+        """What a server says of earlier leaves, on a device: compiled loops look things up by it, so nothing in it is taken on faith."""
+        p, n, t = self.bound.dimension, self.bound.states, len(memory["stds"])
+        gains = (POLICIES, self.costs.horizon, self.bound.inputs, n)
+        shapes: dict[str, tuple[int, ...]] = {
+            "sums": (t, p, p),
+            "residuals": (t, p, n),
+            "stds": (t, 4),
+            "guesses": (t, p, n),
+            "gains": (t, *gains),
+            "before": (t, p, p),
+            "guess": (p, n),
+            "playing": gains,
+            "believed": (p, p),
+            "limits": (3,),
+            "prefix": (self.bound.size,),
+            "reached": (2,),
+        }
+        fits = t < self.leaves and all(memory[name].shape == shape for name, shape in shapes.items())
+        fits = fits and all(memory[name].dtype == np.float64 and np.isfinite(memory[name]).all() for name in shapes)
+        if not fits or (memory["limits"] <= 0).any() or (memory["stds"] < 0).any() or not 0 <= memory["reached"][1] <= users:
+            raise InvalidParameter("the memory of earlier leaves does not fit this problem")
 
     def describe(self) -> dict[str, str]:
         kind = f"{self.samples} samples, {self.spread:g} x the posterior's standard deviation" if self.samples else "its mean"
