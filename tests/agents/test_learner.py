@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import confide
-from confide.agents import UCRLVTR, LikelihoodVI
+from confide.agents import LSVIUCB, OFULQ, UCRLVTR, LikelihoodVI, NextStateVI, ThompsonLQ
 from confide.agents.client import LocalClient
 from confide.audit.verify import verify
 from confide.errors import InvalidParameter, StateError
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
 from confide.privacy.certificate import certify
-from confide.problems import lock
+from confide.problems import lock, one_hot, oscillator
 from confide.trajectory import TransitionCounts
 
 LOCK = lock(0)
@@ -172,3 +172,14 @@ def test_settings_tell_learners_apart():
     ]
     assert len(set(texts)) == 5
     assert learner(seed=4).settings == texts[0]
+
+
+@pytest.mark.parametrize("kind", [LSVIUCB, NextStateVI, ThompsonLQ, OFULQ])
+def test_what_a_learner_is_made_for_is_checked_first(kind):
+    public = oscillator().public if kind in (ThompsonLQ, OFULQ) else one_hot().public
+    for privacy in (None, 1.0, "joint"):
+        with pytest.raises(InvalidParameter, match="privacy must be JointDP, LocalDP or NoPrivacy"):
+            kind(public, episodes=100, privacy=privacy)
+    for episodes in (0, None, "many", True, 1.5):
+        with pytest.raises(InvalidParameter, match="episodes must be a whole number"):
+            kind(public, episodes=episodes, privacy=PRIVATE)

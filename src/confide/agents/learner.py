@@ -6,6 +6,7 @@ schedule, the privatizer, what is kept of earlier rounds, saving) is the same fo
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -87,8 +88,7 @@ class Learner:
         counter: Factorisation | None = None,
         loss: Loss | None = None,
     ) -> None:
-        if not isinstance(privacy, CentralDP | JointDP | LocalDP | NoPrivacy):
-            raise InvalidParameter(f"privacy must be JointDP, LocalDP or NoPrivacy, got {type(privacy).__name__}")
+        check_asked(schedule.users, privacy)
         self.algorithm, self.schedule, self.privacy, self.noise = algorithm, schedule, privacy, noise
         self.rng: np.random.Generator | None = None
         self._counter, self._loss = counter, loss
@@ -306,6 +306,14 @@ class Learner:
                 loss=self._loss,
             )
         return self._made
+
+
+def check_asked(episodes: Any, privacy: Any) -> None:
+    """What every learner is made for. Agents that compute with it before they are learners call it first."""
+    if not isinstance(privacy, CentralDP | JointDP | LocalDP | NoPrivacy):
+        raise InvalidParameter(f"privacy must be JointDP, LocalDP or NoPrivacy, got {type(privacy).__name__}")
+    if isinstance(episodes, bool) or not isinstance(episodes, Integral) or episodes < 1:
+        raise InvalidParameter(f"episodes must be a whole number, at least 1, got episodes={episodes!r}")
 
 
 def divided(users: int, shares: npt.ArrayLike) -> list[int]:

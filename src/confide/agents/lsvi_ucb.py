@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.agents.batches import Batches, at_every, first_release, growing, static
-from confide.agents.learner import Round, choose_schedule
+from confide.agents.learner import Round, check_asked, choose_schedule
 from confide.agents.luyo21_linear import LinearSetting, gram_rows, printed_linear
 from confide.agents.mixtures import check_choices
 from confide.agents.stored_learner import Budget, StoredLearner
@@ -163,6 +163,7 @@ class LSVIUCB(StoredLearner):
     ) -> None:
         if not isinstance(public, LinearMDPPublic):
             raise InvalidParameter(f"LSVI-UCB needs a linear MDP (LinearMDP.public), got {type(public).__name__}")
+        check_asked(episodes, privacy)
         if isinstance(privacy, LocalDP):
             raise PrivacyError(_LOCAL)
         check_choices(calibration, bonus_scale, failure)

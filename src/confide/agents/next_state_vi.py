@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.agents.batches import first_release
-from confide.agents.learner import Learner, Round, choose_schedule
+from confide.agents.learner import Learner, Round, check_asked, choose_schedule
 from confide.agents.mixtures import check_choices
 from confide.agents.served import recall, remember
 from confide.errors import InvalidParameter
@@ -127,6 +127,7 @@ class NextStateVI(Learner):
         if calibration != "tight":
             raise InvalidParameter(f'NextStateVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
         check_choices(calibration, bonus_scale)
+        check_asked(episodes, privacy)
         statistic = NextStates(public.features, public.horizon)
         whole = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
         soon = first_release(statistic.bound, whole, episodes, privacy=privacy, deviations=12, least=4 * public.dimension)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from confide.agents.learner import Learner, Round, choose_schedule
+from confide.agents.learner import Learner, Round, check_asked, choose_schedule
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import NoiseSource
 from confide.planners.lq_confidence import ConfidenceSet, confidence_set, response_weight
@@ -104,6 +104,7 @@ class OFULQ(Learner):
             raise InvalidParameter(
                 f"{self.name} needs a linear system with quadratic costs (LQSystem.public), got {type(public).__name__}"
             )
+        check_asked(episodes, privacy)
         if not 0 < failure < 1:
             raise InvalidParameter(f"failure must be in (0, 1), got failure={failure}")
         n, d, size = public.states, public.inputs, 1 + public.gain_bound**2

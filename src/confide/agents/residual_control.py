@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from confide.agents.learner import Learner, Memory, Round, choose_schedule
+from confide.agents.learner import Learner, Memory, Round, check_asked, choose_schedule
 from confide.errors import InvalidParameter
 from confide.mechanisms.additive import additive_noise
 from confide.mechanisms.counters import Exact, Leaves
@@ -186,6 +186,7 @@ def make_control(
         raise InvalidParameter(
             f"{name} needs a linear system with quadratic costs (LQSystem.public), got {type(public).__name__}"
         )
+    check_asked(episodes, privacy)
     bound = ResidualRows(public.states, public.inputs, WEIGHT)
     costs = Costs(public.Q, public.R, public.horizon, public.noise_radius, public.parameter_bound, public.gain_bound)
     chosen = choose_schedule(schedule, control_schedule(bound, privacy, episodes))
