@@ -14,7 +14,7 @@ from confide.planners.lq_posterior import Belief, Costs, certainty_gains, limits
 from confide.planners.riccati import riccati
 from confide.privacy.bounded import NoiseLevel
 from confide.privacy.certificate import certify
-from confide.problems import glucose, lock, oscillator, thermal
+from confide.problems import LQSystem, glucose, lock, oscillator, thermal
 
 PRIVATE = confide.JointDP(1.0, 1e-5)
 BOTH = pytest.mark.parametrize("kind", [ThompsonLQ, CertaintyEquivalentLQ])
@@ -44,6 +44,12 @@ def test_too_few_users_do_nothing(kind):
     for episodes in (1, 100, 3000):
         run = confide.run(kind(glucose().public, episodes=episodes, privacy=PRIVATE), glucose(), seed=0)
         assert run.regret[-1] == pytest.approx(episodes * (run.optimal_value - run.uniform_value))
+
+
+def test_where_no_input_is_worth_anything_nobody_tries_one():
+    for system in (oscillator(horizon=1), LQSystem([[0.5]], [[0.3]], [[0.0]], [[0.1]], 5, 0.1)):
+        run = confide.run(CertaintyEquivalentLQ(system.public, episodes=20_000, privacy=PRIVATE), system, seed=0)
+        assert run.regret[-1] == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("privacy", [PRIVATE, confide.JointDP(5.0), confide.LocalDP(10.0, 1e-5)], ids=["joint", "pure", "local"])

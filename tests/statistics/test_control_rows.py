@@ -10,7 +10,7 @@ from confide.statistics.control_rows import ControlRows, ControlSums
 from confide.trajectory import Trajectories
 
 BOUND = ControlRows(2, 1, cap=3.0, weight=0.7)
-SUMS = ControlSums(BOUND, longest=1.5)
+SUMS = ControlSums(BOUND, gain=1.0, shock=0.1)
 
 
 def episode(states, inputs):
@@ -47,17 +47,18 @@ def test_no_two_episodes_are_farther_apart_than_stated(horizon):
 
 
 def test_the_sensitivity_is_attained():
-    """Two orthogonal z, at rest otherwise, long enough to use the whole cap."""
-    one = sent([[40.0, 0.0], [0.0, 0.0]], [[0.0]])
-    other = sent([[0.0, 40.0], [0.0, 0.0]], [[0.0]])
-    assert np.linalg.norm(one - other) > 0.999 * BOUND.sensitivity(Relation.REPLACE)
-    assert np.linalg.norm(one) > 0.999 * BOUND.sensitivity(Relation.NULL)
+    """Long inputs at rest use up the whole cap, step by step; the farthest partner moves, so that one block of its matrix is not sent."""
+    steps = 12
+    pushed = sent(np.zeros((steps + 1, 2)), np.full((steps, 1), 40.0))
+    moved = sent(np.tile([40.0, 0.0], (steps + 1, 1)), np.zeros((steps, 1)))
+    assert np.linalg.norm(pushed) > 0.999 * BOUND.sensitivity(Relation.NULL)
+    assert np.linalg.norm(pushed - moved) > 0.96 * BOUND.sensitivity(Relation.REPLACE)
 
 
 def test_what_fits_is_not_clipped_and_sums_add_up():
     system = oscillator()
     bound = ControlRows(2, 1, cap=100.0, weight=0.7)
-    sums = ControlSums(bound, longest=2.0)
+    sums = ControlSums(bound, gain=1.0, shock=0.1)
     users = system.sample(system.optimal_policy, 300, np.random.default_rng(0))
     S, C = bound.unpack(sums.contribution(users).values)
     z = np.concatenate([users.states[:, :-1], users.actions], axis=2).reshape(-1, 3)
@@ -80,7 +81,7 @@ def test_what_makes_no_sense_is_refused_or_zero():
     assert not sent([[np.nan, 0.0], [0.0, 0.0]], [[0.0]]).any()
     with pytest.raises(InvalidParameter, match="states and inputs must have shapes"):
         SUMS.contribution(Trajectories(np.zeros((1, 3, 5)), np.zeros((1, 2, 1)), np.zeros((1, 2))))
-    with pytest.raises(InvalidParameter, match="cap must be positive"):
+    with pytest.raises(InvalidParameter, match="cap must be between"):
         ControlRows(2, 1, cap=0.0)
-    with pytest.raises(InvalidParameter, match="longest state"):
-        ControlSums(BOUND, np.inf)
+    with pytest.raises(InvalidParameter, match="must have finite bounds"):
+        ControlSums(BOUND, np.inf, 0.1)

@@ -16,7 +16,6 @@ from confide.privatizers import Schedule, geometric
 from confide.problems.lq import LQPublic
 from confide.statistics.control_rows import ControlRows, ControlSums
 
-LONGEST = 1.0  # of a state, by [Chowdhury21, Assumption 1]; a longer next state is shortened
 REACH = 1.0  # the cap in units of 1 + s^2: regret is flat between .8 and 1.3
 
 
@@ -83,8 +82,8 @@ class OFULQ(Learner):
     (`planners/optimistic_lq.py`), for x_1 uniform on the sphere; the width is a function of releases (the printed beta_k reads the exact
     Z^T Z: a leak) and holds with probability 1 - `failure` at all releases together; an episode is clipped as a whole by weights
     that are known before their noise, so that the width stays valid; K_h uses P_{h+1}; gains are projected; geometric releases.
-    Of Assumption 1 privacy needs nothing. The width needs ||Theta||_F <= parameter_bound, ||w|| <= C_w, and states of norm at most 1. The
-    printed constants are not built.
+    Of Assumption 1 privacy needs nothing. The width needs ||Theta||_F <= parameter_bound and ||w|| <= C_w. The printed constants are not
+    built.
     """
 
     name = "ofu-lq"
@@ -111,7 +110,9 @@ class OFULQ(Learner):
         weight = response_weight(n, d, public.parameter_bound, size)
         bound = ControlRows(n, d, REACH * (1 + weight**2), weight)
         chosen = choose_schedule(schedule, geometric(episodes))
-        algorithm = OptimisticControl(public, ControlSums(bound, LONGEST), chosen.leaves, failure)
+        algorithm = OptimisticControl(
+            public, ControlSums(bound, public.parameter_bound, public.noise_radius), chosen.leaves, failure
+        )
         super().__init__(algorithm, chosen, privacy=privacy, noise=noise)
 
     def optimism(self) -> tuple[float, float]:

@@ -51,7 +51,7 @@ class ResidualControl:
     samples: int  # policies per leaf: 0 for certainty equivalence
     spread: float  # of the samples, in standard deviations of the posterior
     leaves: int  # of the schedule: of a single one nobody would learn
-    exact: bool  # without privacy nothing is clipped
+    exact: bool  # without privacy: limits are far out, and second moments known
 
     def plan(self, released: Released) -> Round:
         H, d, n = self.costs.horizon, self.bound.inputs, self.bound.states
@@ -158,7 +158,7 @@ def _remembered(
     }
 
 
-def control_schedule(bound: ResidualRows, privacy: Request, episodes: int) -> Schedule:
+def control_schedule(bound: ResidualRows, privacy: Request, episodes: int, *, steerable: bool = True) -> Schedule:
     """Leaves of n_0 and n_1 users, then half as many more each time; one leaf where exploring would not be worth it."""
     n, p = bound.states, bound.dimension
     if isinstance(privacy, NoPrivacy):
@@ -170,7 +170,7 @@ def control_schedule(bound: ResidualRows, privacy: Request, episodes: int) -> Sc
         if isinstance(privacy, LocalDP):  # the noise of a leaf grows with the root of its users
             first, second = math.ceil(first**2 / 3), math.ceil(second**2 / 3)
         ratio, worth = 1.5, WORTH
-    if episodes < worth * (first + second):
+    if episodes < worth * (first + second) or not steerable:
         return Schedule((episodes,))
     times = [first, first + second]
     while times[-1] < episodes:
@@ -189,7 +189,8 @@ def make_control(
     check_asked(episodes, privacy)
     bound = ResidualRows(public.states, public.inputs, WEIGHT)
     costs = Costs(public.Q, public.R, public.horizon, public.noise_radius, public.parameter_bound, public.gain_bound)
-    chosen = choose_schedule(schedule, control_schedule(bound, privacy, episodes))
+    steerable = public.horizon > 1 and bool(np.any(public.Q))  # otherwise no input is worth anything
+    chosen = choose_schedule(schedule, control_schedule(bound, privacy, episodes, steerable=steerable))
     exact = isinstance(privacy, NoPrivacy)
     algorithm = ResidualControl(costs, bound, samples, spread, chosen.leaves, exact)
     return algorithm, chosen, None if isinstance(privacy, LocalDP | NoPrivacy) else Leaves(chosen.leaves)

@@ -17,7 +17,8 @@ class ThompsonLQ(Controller):
 
     The gate: gains are those that cost least under the posterior itself, uncertainty included, so that where B is unknown they are zero;
     a draw is moved to them until it is expected to cost no more than doing nothing; and with fewer users than 40 times those who explore
-    nobody explores. At the end of a run, not at every moment of it: exploring is paid first.
+    nobody explores. At the end of a run, not at every moment of it: exploring is paid first. It cannot know that B is weak before it has
+    tried it, the posterior is too sure of itself for long horizons and unstable systems, and a `schedule` of one's own has no gate.
 
     `bonus_scale` is the spread of the draws in standard deviations of the posterior (0.4).
     """

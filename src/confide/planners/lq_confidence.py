@@ -30,9 +30,10 @@ def confidence_set(
     ||Theta||_F <= bound, ||w|| <= C_w, and rows were weighted by c_h in [0, 1] that do not depend on the noise of their own step.
     With q the share of one release, ||N|| <= Lam = 2a sqrt(p) + 2a sqrt(ln(2/q)), a = noise/sqrt(2), and ||L||_F <= ell. V = S~ + eta I,
     eta = Lam + lambda, so V >= S + lambda I, and V^(1/2)(theta - Theta) = V^(-1/2) (sum c z w^T + L - (N + eta I) Theta). By the
-    self-normalised bound in V' = V + (Lam + lambda - eta)_+ I = V >= S + lambda I the first part is at most
-    C_w sqrt(2 ln(2/failure) + n ln det(V / lambda)); the second ell / sqrt(v), v the least eigenvalue of V; the third
-    bound ||V^(-1/2) (N + eta I)||, at most bound min((Lam + eta)/sqrt(v), sqrt(Lam + eta)), since 0 <= N + eta I <= V.
+    self-normalised bound with V >= S + lambda I the first part is at most C_w sqrt(2 ln(4/failure) + n ln det(V / lambda)); the second
+    ell / sqrt(v), v the least eigenvalue of V; the third bound ||V^(-1/2) (N + eta I)||, at most
+    bound min((Lam + eta)/sqrt(v), sqrt(Lam + eta)), since 0 <= N + eta I <= V. That sums are rounded to a grid is left out: it is 2^-25 of
+    the cap for each user and number.
     """
     p, n = C.shape
     a, q, ridge = noise / math.sqrt(2), failure / (4 * releases), 1.0

@@ -152,13 +152,17 @@ def sampled_gains(believed: Belief, costs: Costs, count: int, spread: float, rng
 
 
 def exploring_gains(costs: Costs, size: float, pairs: int, rng: np.random.Generator) -> Array:
-    """+-size U for U with orthonormal rows (or columns): inputs in all directions, uncorrelated with states on average."""
+    """+-size U for U with orthonormal rows (or columns): inputs in all directions, uncorrelated with states on average.
+
+    Smaller where inputs cost more than states do, by the root of the ratio.
+    """
     n, d, H = len(costs.Q), len(costs.R), costs.horizon
+    size = min(size * min(1.0, math.sqrt(np.trace(costs.Q) / n / (np.trace(costs.R) / d))), costs.gain_bound)
     chosen = []
     for _ in range(pairs):
         left, _, right = np.linalg.svd(rng.uniform(-1, 1, size=(d, n)), full_matrices=False)
         gains = np.zeros((H, d, n))
-        gains[: max(H - 1, 1)] = min(size, costs.gain_bound) * left @ right
+        gains[: H - 1] = size * left @ right
         chosen += [gains, -gains]
     return np.array(chosen)
 

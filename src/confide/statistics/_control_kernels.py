@@ -6,10 +6,11 @@ import numpy.typing as npt
 from confide._jit import njit
 
 Array = npt.NDArray[np.float64]
+_HUGE = 1e150  # beyond it an episode makes no sense, and factors that shorten it would lose their digits
 
 
 @njit
-def episode_sums(states: Array, inputs: Array, cap: float, weight: float, longest: float, grid: float) -> Array:
+def episode_sums(states: Array, inputs: Array, cap: float, weight: float, gain: float, shock: float, grid: float) -> Array:
     """The sum over users of (svec(sum c z z^T), sqrt(2) s sum c z x'^T), each user's rounded to whole multiples of the grid [size]."""
     users, H, d = inputs.shape
     n = states.shape[2]
@@ -30,9 +31,10 @@ def episode_sums(states: Array, inputs: Array, cap: float, weight: float, longes
                 z[n + i] = inputs[u, h, i]
             for i in range(p):
                 size += z[i] * z[i]
-            if not (np.isfinite(size) and np.isfinite(reach)):
+            if not (size < _HUGE and reach < _HUGE):
                 valid = False
                 break
+            longest = gain * np.sqrt(size) + shock
             if reach > longest * longest:
                 for i in range(n):
                     after[i] *= longest / np.sqrt(reach)
@@ -92,7 +94,7 @@ def residual_sums(
             for j in range(n):
                 size += G[i, j] * G[i, j]
         size = np.sqrt(size)
-        if not (np.isfinite(size) and np.isfinite(trace) and np.isfinite(seen)):
+        if not (size < _HUGE and trace < _HUGE and np.isfinite(seen)):
             continue
         f = min(1.0, clip / max(size, 1e-300), cap / max(trace, 1e-300))
         k = 0

@@ -34,8 +34,8 @@ class ControlRows:
             if getattr(self, name) < 1:
                 raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(self, name)}")
         for name in ("cap", "weight"):
-            if not 1e-50 < getattr(self, name) < 1e50:
-                raise InvalidParameter(f"{name} must be positive and finite, got {name}={getattr(self, name)}")
+            if not 1e-6 < getattr(self, name) < 1e6:
+                raise InvalidParameter(f"{name} must be between 1e-6 and 1e6, got {name}={getattr(self, name)}")
 
     @property
     def dimension(self) -> int:
@@ -72,15 +72,17 @@ class ControlRows:
 class ControlSums:
     """Turns the users of a round into their sums.
 
-    c_h = min(1, rem_h / (||z_h||^2 + s^2 x_max^2)), rem_1 = tau, rem_{h+1} = rem_h - c_h (||z_h||^2 + s^2 ||x'_h||^2), where x' longer than
-    x_max is shortened to it. So c_h is known before x'_h is seen: the regression of x' on z stays unbiased given the past, and confidence
-    widths for martingales stay valid. (An episode scaled by its own sum would be private, too, and biased.).
+    c_h = min(1, rem_h / (||z_h||^2 + s^2 l_h^2)), rem_1 = tau, rem_{h+1} = rem_h - c_h (||z_h||^2 + s^2 ||x'_h||^2), where x'_h longer than
+    l_h = g ||z_h|| + C_w is shortened to it: with g >= ||Theta|| no next state is, wherever the state is. So c_h is known before x'_h is
+    seen: the regression of x' on z stays unbiased given the past, and confidence widths for martingales stay valid. (An episode scaled by
+    its own sum would be private, too, and biased.)
     """
 
-    def __init__(self, bound: ControlRows, longest: float) -> None:
-        if not 0 < longest < math.inf:
-            raise InvalidParameter(f"the longest state must be positive and finite, got {longest}")
-        self.bound, self.longest = bound, float(longest)
+    def __init__(self, bound: ControlRows, gain: float, shock: float) -> None:
+        """`gain` is g, a bound on the norm of the dynamics, `shock` is C_w."""
+        if not (0 < gain < math.inf and 0 <= shock < math.inf):
+            raise InvalidParameter(f"the dynamics and the noise must have finite bounds, got {gain} and {shock}")
+        self.bound, self.gain, self.shock = bound, float(gain), float(shock)
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         if isinstance(users, TransitionCounts):
@@ -90,5 +92,5 @@ class ControlSums:
         expected = (users.users, H + 1, bound.states), (users.users, H, bound.inputs)
         if (states.shape, inputs.shape) != expected:
             raise InvalidParameter(f"states and inputs must have shapes {expected[0]} and {expected[1]}")
-        sums = _kernels.episode_sums(states, inputs, bound.cap, bound.weight, self.longest, bound.grid)
+        sums = _kernels.episode_sums(states, inputs, bound.cap, bound.weight, self.gain, self.shock, bound.grid)
         return Bounded(sums * bound.grid, bound, users.users)

@@ -80,6 +80,12 @@ class Residuals:
     cap: float
     reach: float
 
+    def __post_init__(self) -> None:
+        if not (1e-9 <= self.clip < 1e50 and 1e-9 <= self.cap < 1e50 and self.reach > 0):
+            raise InvalidParameter(
+                f"clip, cap and reach must be positive and finite, got {self.clip}, {self.cap} and {self.reach}"
+            )
+
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         if isinstance(users, TransitionCounts):
             raise InvalidParameter("states of a linear system are real numbers: there are trajectories, and no counts")
