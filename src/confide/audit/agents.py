@@ -93,7 +93,7 @@ class AgentSubject:
 
     def score(self) -> Score | None:
         """Long releases hide the direction that matters: it is measured, with the same honest noise in both worlds."""
-        if self.agent not in LINEAR or self.twin == "shared":
+        if self.agent not in (*LINEAR, "ofu-lq") or self.twin == "shared":
             return None
         plain = AgentSubject(self.agent, self.privacy)
         one, other = (plain.observe(world, _REHEARSALS, np.random.default_rng(1)) for world in (0, 1))
