@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import confide
-from confide.agents import OFULQ
+from confide.agents import OFULQ, ThompsonLQ
 from confide.audit.verify import verify
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import noise_source
@@ -98,3 +98,13 @@ def test_what_it_cannot_do_is_said():
         OFULQ(lock(0).public, episodes=100, privacy=PRIVATE)
     with pytest.raises(InvalidParameter, match="failure must be in"):
         OFULQ(oscillator().public, episodes=100, privacy=PRIVATE, failure=0.0)
+
+
+def test_what_is_explained_is_what_is_proved_and_what_is_used():
+    """Laplace noise has no proved width; and whoever looks at batches one by one is not told about the noise of their sum."""
+    public = oscillator().public
+    gaussian, laplace = (OFULQ(public, episodes=1_000, privacy=privacy) for privacy in (PRIVATE, confide.JointDP(1.0)))
+    assert "holds with probability 0.9" in confide.explain(gaussian).agents[0].planning
+    assert "not proved" in confide.explain(laplace).agents[0].planning
+    noise = confide.explain(ThompsonLQ(public, episodes=100_000, privacy=PRIVATE)).agents[0].noise
+    assert noise.first == noise.last == noise.worst

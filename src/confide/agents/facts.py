@@ -17,7 +17,7 @@ from confide.agents.ucrl_vtr import ValueTargetedPlanning
 from confide.agents.ucrl_vtr_plus import PrintedPlanning, VarianceAwarePlanning
 from confide.errors import InvalidParameter
 from confide.mechanisms.additive import additive_noise
-from confide.mechanisms.counters import Exact
+from confide.mechanisms.counters import Exact, Leaves
 from confide.planners.regularizers import Repair, Shift
 from confide.privacy.bounded import Bound, L2Ball
 from confide.privacy.certificate import describe
@@ -142,6 +142,8 @@ def _noise_of(agent: Learner) -> Noise:
     if local:
         first, last = (made.std * math.sqrt(users) for users in (schedule.times[0], schedule.users))
         worst = last
+    elif isinstance(counter, Leaves):  # who takes it looks at each batch on its own, not at their sum
+        first = last = worst = made.std
     else:
         first, last = (made.std * counter.row_norm(t) for t in (1, schedule.leaves))
         worst = made.std * worst_std(counter, made.norm) / made.stream_norm

@@ -11,7 +11,7 @@ from confide.planners.lq_confidence import ConfidenceSet, confidence_set, respon
 from confide.planners.optimistic_lq import lagrangian_bound, optimistic
 from confide.policy import LinearPolicy
 from confide.privacy.bounded import Released
-from confide.privacy.request import Request
+from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers import Schedule, geometric
 from confide.problems.lq import LQPublic
 from confide.statistics.control_rows import ControlRows, ControlSums
@@ -27,6 +27,7 @@ class OptimisticControl:
     statistic: ControlSums
     releases: int
     failure: float
+    proved: bool = True  # the width is for Gaussian noise, or none
 
     @property
     def bound(self) -> ControlRows:
@@ -61,8 +62,8 @@ class OptimisticControl:
         )
 
     def describe(self) -> dict[str, str]:
-        words = f"the cheapest system of a confidence set that holds with probability {1 - self.failure:g}"
-        return {"calibration": "tight", "planning": words}
+        holds = f"that holds with probability {1 - self.failure:g}" if self.proved else "that is not proved for Laplace noise"
+        return {"calibration": "tight", "planning": f"the cheapest system of a confidence set {holds}"}
 
 
 def _projected(policy: LinearPolicy, longest: float) -> LinearPolicy:
@@ -110,9 +111,9 @@ class OFULQ(Learner):
         weight = response_weight(n, d, public.parameter_bound, size)
         bound = ControlRows(n, d, REACH * (1 + weight**2), weight)
         chosen = choose_schedule(schedule, geometric(episodes))
-        algorithm = OptimisticControl(
-            public, ControlSums(bound, public.parameter_bound, public.noise_radius), chosen.leaves, failure
-        )
+        sums = ControlSums(bound, public.parameter_bound, public.noise_radius)
+        proved = privacy.delta > 0 or isinstance(privacy, NoPrivacy)
+        algorithm = OptimisticControl(public, sums, chosen.leaves, failure, proved)
         super().__init__(algorithm, chosen, privacy=privacy, noise=noise)
 
     def optimism(self) -> tuple[float, float]:
