@@ -35,13 +35,18 @@ class Case:
     episodes: int
     seeds: tuple[int, ...]
     instance: int = 0
+    options: tuple[tuple[str, str], ...] = ()
 
 
 def sample(case: Case) -> tuple[np.ndarray, float]:
     """(regret of each seed, regret of doing nothing)."""
     problem = make(case.problem, seed=case.instance)
     done = [
-        run(make_agent(case.agent, problem, episodes=case.episodes, privacy=case.privacy), problem, seed=seed)
+        run(
+            make_agent(case.agent, problem, episodes=case.episodes, privacy=case.privacy, **dict(case.options)),
+            problem,
+            seed=seed,
+        )
         for seed in case.seeds
     ]
     return np.array([each.regret[-1] for each in done]), case.episodes * (problem.optimal_value - problem.uniform_value)
@@ -72,6 +77,26 @@ def regrets(seeds: tuple[int, ...], episodes: int) -> list[str]:
                 values = found[cases[agent, name, problem]][0]
                 cells.append(f"{values.mean():,.1f} ± {values.std(ddof=1) / np.sqrt(len(values)):.1f} (most {values.max():,.0f})")
             lines.append(f"| {agent}, {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def as_printed(seeds: tuple[int, ...], episodes: int) -> list[str]:
+    """The paper's constants, and the best agent at a constant K epsilon."""
+    options = (("calibration", "paper"),)
+    rows = {
+        f"ofu-lq paper, {name}": [Case(problem, OFU, privacy, episodes, seeds[:3], options=options) for problem in NAMED]
+        for name, privacy in (("eps = 1", JointDP(1.0, DELTA)), ("none", NoPrivacy()))
+    }
+    for agent in AGENTS:
+        for K, epsilon in ((episodes // 10, 10.0), (episodes, 1.0), (episodes * 10, 0.1)):
+            rows[f"{agent}, K = {K:,}, eps = {epsilon:g}"] = [
+                Case(problem, agent, JointDP(epsilon, DELTA), K, seeds) for problem in NAMED
+            ]
+    found = measured([case for cases in rows.values() for case in cases])
+    lines = ["| regret / that of doing nothing | " + " | ".join(NAMED) + " |", "|---|---|---|---|"]
+    for name, cases in rows.items():
+        ratios = [found[case][0] / found[case][1] for case in cases]
+        lines.append(f"| {name} | " + " | ".join(f"{each.mean():.4f} (most {each.max():.4f})" for each in ratios) + " |")
     return lines
 
 
@@ -133,9 +158,11 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     if arguments.quick:
-        sections = [regrets((0, 1), 20_000), gate(20, (100, 10_000)), coverage(50)]
+        sections = [regrets((0, 1), 20_000), as_printed((0, 1), 2_000), gate(20, (100, 10_000)), coverage(50)]
     else:
-        sections = [regrets(tuple(range(10)), 100_000), gate(200, (100, 1_000, 7_000, 10_000, 100_000)), coverage(1000)]
+        seeds = tuple(range(10))
+        sections = [regrets(seeds, 100_000), as_printed(seeds, 100_000)]
+        sections += [gate(200, (100, 1_000, 7_000, 10_000, 100_000)), coverage(1000)]
     record("Control of linear systems", "\n\n".join("\n".join(lines) for lines in sections) + "\n", write=arguments.write)
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import confide
-from confide.agents.linopt import one_tree
 from confide.agents.linopt_vi import LinOptVI
 from confide.agents.zhou22 import paper_constants
 from confide.audit.verify import taken_on_trust, verify
@@ -16,6 +15,7 @@ from confide.experiments.runner import run
 from confide.mechanisms.sources import noise_source
 from confide.privacy import JointDP, LocalDP, NoPrivacy
 from confide.privacy.certificate import certify
+from confide.privatizers.schedule import one_tree
 from confide.problems import LinearMixtureMDP, lock, lock_rewards
 from confide.trajectory import Trajectories
 

@@ -19,7 +19,8 @@ from confide.planners.value_features import FeatureMap, raw, reduced
 from confide.privacy.bounded import Released
 from confide.privacy.loss import GaussianDP, Loss
 from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
-from confide.privatizers import Schedule, every_episode, geometric
+from confide.privatizers import Schedule, geometric
+from confide.privatizers.schedule import one_tree
 from confide.problems.linear_mixture import LinearMixturePublic
 from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.statistics.reward_rows import RewardTargets
@@ -182,8 +183,3 @@ def paper(public: LinearMixturePublic, choices: Choices) -> Calibration:
     seen = tree.column_norm(2) if tree else 1.0
     loss = GaussianDP(bound.sensitivity(Relation(privacy.relation)) * seen / found.sigma_r)
     return Calibration(regressions, schedule, tree, loss)
-
-
-def one_tree(episodes: int) -> Schedule:
-    """A release after every user but the last but one: K - 1 leaves, since nobody comes after a K-th release, so that m = ceil(log2 K)."""
-    return every_episode(episodes) if episodes <= 2 else Schedule((*range(1, episodes - 1), episodes))

@@ -51,6 +51,23 @@ def confidence_set(
     return ConfidenceSet(np.ascontiguousarray(theta), np.ascontiguousarray(V), sampling + drawn + ell / math.sqrt(v))
 
 
+def printed_set(
+    S: Array, C: Array, *, lambda_min: float, lambda_max: float, nu: float, noise_radius: float, failure: float
+) -> ConfidenceSet:
+    """[Chowdhury21, Lemma 1] around S~ + eta I, eta = (lambda_min + lambda_max) / 2, with its leak mended.
+
+    The printed beta_k has ln det(I + Z^T Z / lambda_min), of the exact Z^T Z. While ||N|| <= Lambda = lambda_min the released
+    V = Z^T Z + N + 2 Lambda I is at least Z^T Z + lambda_min I, so that ln det(V / lambda_min) is at least as large, and is public.
+    """
+    p, n = C.shape
+    values, vectors = np.linalg.eigh(S + (lambda_min + lambda_max) / 2 * np.eye(p))
+    values = np.maximum(values, lambda_min)  # nothing is changed here while ||N|| <= Lambda
+    log_det = float(np.log(values / lambda_min).sum())
+    beta = noise_radius * math.sqrt(2 * math.log(2 / failure) + n * log_det) + math.sqrt(lambda_max) + nu
+    theta, V = (vectors / values) @ (vectors.T @ C), (vectors * values) @ vectors.T
+    return ConfidenceSet(np.ascontiguousarray(theta), np.ascontiguousarray(V), beta)
+
+
 def response_weight(states: int, inputs: int, bound: float, longest: float) -> float:
     """s that splits one budget between S and C best: s^2 = (-B' + sqrt(B'^2 + 8 A' B' b)) / (4 A'), A' = (p + 1) bound^2, B' = n p."""
     p = states + inputs

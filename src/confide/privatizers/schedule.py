@@ -43,6 +43,11 @@ def every_episode(episodes: int) -> Schedule:
     return every(1, episodes)
 
 
+def one_tree(episodes: int) -> Schedule:
+    """A release after every user but the last but one: K - 1 leaves, since nobody comes after a K-th release, so that m = ceil(log2 K)."""
+    return every_episode(episodes) if episodes <= 2 else Schedule((*range(1, episodes - 1), episodes))
+
+
 def every(interval: int, episodes: int) -> Schedule:
     """A release after each `interval` users, and after the last one."""
     if interval < 1:

@@ -79,8 +79,8 @@ class ControlSums:
     """
 
     def __init__(self, bound: ControlRows, gain: float, shock: float) -> None:
-        """`gain` is g, a bound on the norm of the dynamics, `shock` is C_w."""
-        if not (0 < gain < math.inf and 0 <= shock < math.inf):
+        """`gain` is g, a bound on the norm of the dynamics, `shock` is C_w. (0, 1) says that no next state is longer than 1."""
+        if not (0 <= gain < math.inf and 0 <= shock < math.inf and gain + shock > 0):
             raise InvalidParameter(f"the dynamics and the noise must have finite bounds, got {gain} and {shock}")
         self.bound, self.gain, self.shock = bound, float(gain), float(shock)
 
