@@ -21,6 +21,10 @@ class LogError(ConfideError):
     """Logged data cannot be read as a log; the text names files, row groups, columns and types, never a value."""
 
 
+class ExecutionError(ConfideError):
+    """Work was lost: a process or a machine died, and doing it again did not help."""
+
+
 class PrivacyError(ConfideError):
     """Going on would break a promise."""
 

@@ -108,7 +108,7 @@ def evaluate(
 ) -> None:
     """Estimate what states are worth from a log, so that no user in it can be told from the estimate."""
     from confide.evaluation.catalogue import make_estimator, noise_for
-    from confide.logs.backends import check_backend
+    from confide.execution import check_backend
 
     options = {"visits": visits, "shrink": shrink, "features": features, "prior_std": prior_std, "centre": centre, "ridge": ridge}
     options |= {"calibration": calibration, "target": target, "clip": clip, "per_decision": per_decision or None}

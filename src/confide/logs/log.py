@@ -11,10 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from confide.errors import InvalidParameter, LogError
-from confide.logs.backends import check_backend, each
+from confide.execution import check_backend, each
 from confide.logs.check import Check, inspected
 from confide.logs.columns import Caps, Columns, Layout, layout_of
 from confide.logs.files import MemorySource, Paths, Source, reading, sources
+from confide.logs.guarded import Guarded
 from confide.logs.reader import BLOCK, Part, blocks_of, parts_of
 from confide.logs.writing import as_lists
 from confide.privacy.bounded import Bound, Bounded
@@ -79,9 +80,10 @@ class Logs:
             yield from blocks_of(part, rows)
 
     def total(self, statistic: Statistic, *, progress: Progress | None = None) -> Bounded:
-        """The sum of all users' contributions: the same bits wherever it is made. A part whose worker dies is done again."""
+        """The sum of all users' contributions. A part whose worker dies is done again; what is added up lies on a grid, so the sum has the
+        same bits however the parts were spread."""
         total = Bounded(np.zeros(statistic.bound.size), statistic.bound, 0)
-        sums = each(partial(_sum, statistic), self.parts, backend=self.backend, workers=self.workers)
+        sums = each(Guarded(partial(_sum, statistic)), self.parts, backend=self.backend, workers=self.workers)
         for done, some in enumerate(sums, 1):
             total = total + some
             if progress is not None:
@@ -92,7 +94,7 @@ class Logs:
         """Counts of what is wrong. NOT PRIVATE: for the data holder only."""
         if states is not None and (isinstance(states, bool) or not isinstance(states, int | np.integer) or states < 1):
             raise InvalidParameter(f"states must be a whole number, at least 1, got states={states!r}")
-        counted = each(partial(inspected, states=states), self.parts, workers=workers)
+        counted = each(Guarded(partial(inspected, states=states)), self.parts, workers=workers)
         return sum(counted, Check(assumptions=self.assumptions))
 
 

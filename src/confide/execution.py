@@ -1,12 +1,10 @@
-"""Where the parts of a log are worked on: here, in other processes, or on a Ray or Dask cluster. One seam: `each`.
+"""Where work is done: here, in other processes, or on a Ray or Dask cluster. One seam: `each`.
 
-A backend may run a part again, elsewhere, when a machine dies. What is added up lies on a grid, so the sum has the same bits however the
-parts were spread.
+A cluster does a piece again, elsewhere, when a machine dies.
 """
 
 import importlib
 import logging
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from itertools import islice
@@ -14,13 +12,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from confide.errors import ConfideError, InvalidParameter, LogError, MissingExtra
+from confide.errors import ConfideError, ExecutionError, InvalidParameter, MissingExtra
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 RETRIES = 3
 BACKENDS = ("local", "ray", "dask")
-FEW = 8  # parts: done before another process has started
+FEW = 8  # pieces: done before another process has started
 
 
 def check_backend(backend: str, workers: int | None) -> None:
@@ -35,29 +33,11 @@ def check_backend(backend: str, workers: int | None) -> None:
 def each(
     task: Callable[[Item], Result], items: Sequence[Item], *, backend: str = "local", workers: int | None = None
 ) -> Iterator[Result]:
-    """task(item) of every item, in any order."""
+    """task(item) of every item, in any order. Both must be picklable, to reach other processes."""
     check_backend(backend, workers)
     if not items:
         return iter(())
-    guarded = Guarded(task)
-    return {"local": _local, "ray": _ray, "dask": _dask}[backend](guarded, items, workers)
-
-
-class Guarded:
-    """A task whose failure tells its kind and place, never its text: that may quote the data."""
-
-    def __init__(self, task: Callable[[Any], Any]) -> None:
-        self._task = task
-
-    def __call__(self, item: Any) -> Any:
-        try:
-            return self._task(item)
-        except (ConfideError, MemoryError):
-            raise
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            kind = type(error).__name__
-        raise LogError(f"the statistic failed with a {kind} in {place.name} ({place.filename}, line {place.lineno})")
+    return {"local": _local, "ray": _ray, "dask": _dask}[backend](task, items, workers)
 
 
 def _local(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None) -> Iterator[Any]:
@@ -72,7 +52,7 @@ def _local(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None
     try:
         yield from joblib.Parallel(workers, return_as="generator_unordered")(joblib.delayed(task)(item) for item in items)
     except TerminatedWorkerError:
-        raise LogError("a worker process was killed, perhaps because memory ran out; try fewer workers") from None
+        raise ExecutionError("a worker process was killed, perhaps because memory ran out; try fewer workers") from None
 
 
 def _ray(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None) -> Iterator[Any]:
@@ -125,7 +105,7 @@ def _result(get: Callable[[], Any], cluster: str) -> Any:
     try:
         found = get()
     except Exception as error:
-        found = LogError(f"the {cluster} cluster lost a part of the log for good: {type(error).__name__}")
+        found = ExecutionError(f"the {cluster} cluster lost a piece of the work for good: {type(error).__name__}")
     if isinstance(found, ConfideError):
         raise found
     return found
