@@ -12,7 +12,7 @@ SEEDED = {"lock", "lock-rewards", "rand", "liao-hard", "latent", "deep-sea", "ra
 
 
 def test_every_entry_says_what_it_is_and_is_there():
-    assert len(PROBLEMS) == 14 and all("_" not in name for name in PROBLEMS)
+    assert len(PROBLEMS) == 17 and all("_" not in name for name in PROBLEMS)
     for name, entry in PROBLEMS.items():
         module, function = entry.place.split(":")
         assert callable(getattr(importlib.import_module(module), function))
@@ -33,7 +33,8 @@ def test_names_are_stable_and_seeds_are_instances(name):
 
 
 def test_a_horizon_replaces_the_problems_own():
-    assert make("riverswim", horizon=7).horizon == 7 and make("thermal", horizon=3).horizon == 3
+    for name, horizon in (("riverswim", 7), ("thermal", 3), ("pendulum", 4), ("random-lq", 2)):
+        assert make(name, horizon=horizon).horizon == horizon
     with pytest.raises(InvalidParameter, match="the horizon of deep-sea cannot be chosen"):
         make("deep-sea", horizon=3)
 

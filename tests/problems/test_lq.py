@@ -66,6 +66,13 @@ def random_system(seed):
     return LQSystem(rng.normal(size=(n, n)) / 2, rng.normal(size=(n, d)), C @ C.T, D @ D.T + 0.1 * np.eye(d), 6, 0.2)
 
 
+@pytest.mark.parametrize(("size", "bound"), [(0.0, 1.0), (0.3, 1.0), (1.0, 1.0), (1.01, 2.0), (2.0, 2.0), (5.0, 8.0)])
+def test_the_bound_on_the_dynamics_is_the_next_power_of_two(size, bound):
+    assert LQSystem([[size]], [[0.0]], [[1.0]], [[1.0]], 2, 0.1).public.parameter_bound == bound
+    given = LQSystem([[size]], [[0.0]], [[1.0]], [[1.0]], 2, 0.1, parameter_bound=7.5)
+    assert given.parameter_bound == given.public.parameter_bound == 7.5
+
+
 SYSTEMS = [oscillator(), thermal(), glucose(), *map(random_system, range(5))]
 
 

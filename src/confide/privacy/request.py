@@ -3,6 +3,7 @@
 import enum
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 from confide.errors import InvalidParameter
@@ -33,6 +34,9 @@ class _Request:
     trust: ClassVar[Trust]
 
     def __post_init__(self) -> None:
+        for name in ("epsilon", "delta"):
+            if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), Real):
+                raise InvalidParameter(f"{name} must be a number, got {name}={getattr(self, name)!r}")
         if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
             raise InvalidParameter(f"epsilon must be positive and finite, got epsilon={self.epsilon}")
         if not 0 <= self.delta < 1:

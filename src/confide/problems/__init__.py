@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from confide.problems.linear_mdp import LinearMDP
     from confide.problems.linear_mixture import LinearMixtureMDP
     from confide.problems.lq import LQSystem
+    from confide.problems.python_control import from_control, to_control
     from confide.problems.tabular import TabularMDP
-    from confide.problems.zoo.control import glucose, oscillator, random_lq, thermal
+    from confide.problems.zoo.control import double_integrator, glucose, mass_chain, oscillator, pendulum, random_lq, thermal
     from confide.problems.zoo.icu_sepsis import icu_sepsis, icu_sepsis_centres, icu_sepsis_expert
     from confide.problems.zoo.linear import latent, one_hot
     from confide.problems.zoo.mixtures import liao_hard, lock, lock_rewards, rand
@@ -28,6 +29,8 @@ __all__ = [
     "chain",
     "chain_values",
     "deep_sea",
+    "double_integrator",
+    "from_control",
     "from_gymnasium",
     "glucose",
     "icu_sepsis",
@@ -39,14 +42,17 @@ __all__ = [
     "lock",
     "lock_rewards",
     "make",
+    "mass_chain",
     "one_hot",
     "oscillator",
+    "pendulum",
     "rand",
     "random_lq",
     "reward_map",
     "riverswim",
     "save_problem",
     "thermal",
+    "to_control",
     "to_gymnasium",
 ]
 
@@ -57,8 +63,9 @@ _HOMES = {
     "linear_mdp": ("LinearMDP",),
     "linear_mixture": ("LinearMixtureMDP",),
     "lq": ("LQSystem",),
+    "python_control": ("from_control", "to_control"),
     "tabular": ("TabularMDP",),
-    "zoo.control": ("glucose", "oscillator", "random_lq", "thermal"),
+    "zoo.control": ("double_integrator", "glucose", "mass_chain", "oscillator", "pendulum", "random_lq", "thermal"),
     "zoo.icu_sepsis": ("icu_sepsis", "icu_sepsis_centres", "icu_sepsis_expert"),
     "zoo.linear": ("latent", "one_hot"),
     "zoo.mixtures": ("liao_hard", "lock", "lock_rewards", "rand"),

@@ -46,6 +46,9 @@ PROBLEMS = {
     "random-lq": Entry(f"{_ZOO}.control:random_lq", "linear control: a random stable system"),
     "thermal": Entry(f"{_ZOO}.control:thermal", "linear control: three rooms in a row, two heaters"),
     "glucose": Entry(f"{_ZOO}.control:glucose", "linear control: insulin against blood glucose"),
+    "double-integrator": Entry(f"{_ZOO}.control:double_integrator", "linear control: a cart that nothing holds back"),
+    "pendulum": Entry(f"{_ZOO}.control:pendulum", "linear control: a pendulum on its head, unstable"),
+    "mass-chain": Entry(f"{_ZOO}.control:mass_chain", "linear control: masses joined by springs, the last one pushed"),
 }
 
 

@@ -12,6 +12,7 @@ from confide.errors import InvalidParameter
 from confide.planners.riccati import linear_costs, riccati
 from confide.policy import LinearPolicy, Policy
 from confide.problems import _kernels
+from confide.problems.lq_checks import LQCheck, Stationary, check, stationary, steered
 from confide.problems.transitions import frozen
 from confide.trajectory import Trajectories
 
@@ -75,16 +76,12 @@ class LQSystem:
         _check_form(matrices["R"], "R", 1e-12, "definite")
         if self.horizon < 1:
             raise InvalidParameter(f"horizon must be at least 1, got horizon={self.horizon}")
-        size = float(np.hypot(np.linalg.norm(self.A), np.linalg.norm(self.B)))
-        if self.parameter_bound is None:
-            object.__setattr__(self, "parameter_bound", max(1.0, 2.0 ** math.ceil(math.log2(max(size, 1.0)))))
         for key in ("noise_radius", "gain_bound"):
             if not (np.isfinite(getattr(self, key)) and getattr(self, key) >= 0):
                 raise InvalidParameter(f"{key} must be finite and not negative, got {key}={getattr(self, key)}")
         size = float(np.hypot(np.linalg.norm(self.A), np.linalg.norm(self.B)))
-        bound = (
-            max(1.0, 2.0 ** math.ceil(math.log2(max(size, 1.0)))) if self.parameter_bound is None else float(self.parameter_bound)
-        )
+        fitting = 2.0 ** math.ceil(math.log2(max(size, 1.0)))
+        bound = fitting if self.parameter_bound is None else float(self.parameter_bound)
         if not (np.isfinite(bound) and size <= bound * (1 + 1e-9)):
             raise InvalidParameter(f"||(A, B)||_F is {size:.4g}, above the public parameter_bound={bound:g}: raise the bound")
         object.__setattr__(self, "parameter_bound", bound)
@@ -97,6 +94,24 @@ class LQSystem:
     def spectral_radius(self) -> float:
         """Of A: at least 1 means that the uncontrolled system is unstable."""
         return float(np.abs(np.linalg.eigvals(self.A)).max())
+
+    @property
+    def controllable(self) -> bool:
+        """Whether inputs reach all states: a direction counts if it is moved by more than 1e-10, relative to ||B|| or ||A||."""
+        return steered(self.A, self.B).dimension == len(self.A)
+
+    @property
+    def stabilisable(self) -> bool:
+        """Whether what inputs do not reach decays by itself."""
+        return steered(self.A, self.B).rest_decays
+
+    def check(self, policy: Policy | None = None) -> LQCheck:
+        """Assumption 1 of [Chowdhury21], part by part, and how far states and inputs get, by default under the optimal policy; print it."""
+        return check(self, None if policy is None else self._fitting(policy))
+
+    def stationary(self) -> Stationary:
+        """The gain of the infinite horizon, by `scipy.linalg.solve_discrete_are`; refused where no gain stabilises the system."""
+        return stationary(self.A, self.B, self.Q, self.R)
 
     @cached_property
     def _optimum(self) -> tuple[Array, LinearPolicy]:

@@ -1,8 +1,17 @@
-"""Linear systems with quadratic costs: oscillator, thermal, glucose, and random ones."""
+"""Linear systems with quadratic costs: small ones made up for tests, three that every course on control begins with, and random ones."""
+
+import math
+from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
+from confide.errors import InvalidParameter
 from confide.problems.lq import LQSystem
+
+Array = npt.NDArray[np.float64]
+
+GRAVITY = 9.81
 
 
 def oscillator(*, horizon: int = 5) -> LQSystem:
@@ -26,16 +35,85 @@ def glucose(*, horizon: int = 8) -> LQSystem:
     return LQSystem(A, B, np.diag([1.0, 0.05, 0.05]), np.array([[0.035]]), horizon, 0.05, name="glucose")
 
 
-def random_lq(seed: int = 0) -> LQSystem:
-    """A stable system of 2 to 4 states and 1 or 2 inputs over 5 to 10 steps, Q = I, R = I/10, C_w = 1/10, ||(A, B)||_F <= 1.
+def double_integrator(*, dt: float = 0.5, horizon: int = 10) -> LQSystem:
+    """A cart on a track, position and speed, pushed by a force: nothing holds it back. Its eigenvalues are 1, 1."""
+    F, G = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0], [1.0]])
+    return _sampled(F, G, np.diag([1.0, 0.1]), np.array([[0.3]]), dt, horizon, 0.05, "double-integrator")
+
+
+def pendulum(*, length: float = 1.0, dt: float = 0.05, horizon: int = 10) -> LQSystem:
+    """A pendulum on its head, linearised there: angle and angular speed. It falls; the input is a torque in units of m g l.
+
+    angle'' = g/l (angle + u) - angle'/10, so u = -angle just holds it.
+    """
+    _check_positive(length=length)
+    pull = GRAVITY / length
+    F, G = np.array([[0.0, 1.0], [pull, -0.1]]), np.array([[0.0], [pull]])
+    return _sampled(F, G, np.diag([1.0, 0.1]), np.array([[0.1]]), dt, horizon, 0.02, "pendulum")
+
+
+def mass_chain(*, masses: int = 3, dt: float = 0.5, horizon: int = 10) -> LQSystem:
+    """Equal masses in a row between two walls, joined by springs, all damped a little; the last one is pushed.
+
+    The first half of the states are positions, the second half speeds. The input reaches the first mass through all the others.
+    """
+    if masses < 1:
+        raise InvalidParameter(f"masses must be at least 1, got masses={masses}")
+    springs = np.eye(masses, k=1) + np.eye(masses, k=-1) - 2 * np.eye(masses)
+    F = np.block([[np.zeros((masses, masses)), np.eye(masses)], [springs, -0.2 * np.eye(masses)]])
+    G = np.eye(2 * masses)[:, -1:]
+    return _sampled(F, G, np.eye(2 * masses), np.array([[0.1]]), dt, horizon, 0.05, "mass-chain")
+
+
+def random_lq(
+    seed: int = 0,
+    *,
+    states: int | None = None,
+    inputs: int | None = None,
+    spectral_radius: float | None = None,
+    horizon: int | None = None,
+) -> LQSystem:
+    """A system of 2 to 4 states and 1 or 2 inputs over 5 to 10 steps, Q = I, R = I/10, C_w = 1/10, stable, ||(A, B)||_F <= 1.
 
     From default_rng(seed), in this order: n, d, H; A and B normal; the spectral radius of A, uniform in [.4, .9]; the norm of B, uniform in
-    [.2, .6]; then both are scaled down if the norm of all is above 1.
+    [.2, .6]; then both are scaled down if the norm of all is above 1. What is given takes the place of what is drawn. A given spectral
+    radius (1 or more is unstable) is kept: nothing is scaled down then, and the bounds on ||(A, B)||_F and on gains are powers of two.
     """
     rng = np.random.default_rng(seed)
-    n, d, H = int(rng.integers(2, 5)), int(rng.integers(1, 3)), int(rng.integers(5, 11))
+    drawn = int(rng.integers(2, 5)), int(rng.integers(1, 3)), int(rng.integers(5, 11))
+    n, d, H = (own if given is None else given for given, own in zip((states, inputs, horizon), drawn, strict=True))
+    if n < 1 or d < 1:
+        raise InvalidParameter(f"states and inputs must be at least 1, got states={n}, inputs={d}")
+    if spectral_radius is not None and not (math.isfinite(spectral_radius) and spectral_radius >= 0):
+        raise InvalidParameter(f"spectral_radius must be finite and not negative, got spectral_radius={spectral_radius}")
     A, B = rng.normal(size=(n, n)), rng.normal(size=(n, d))
-    A *= rng.uniform(0.4, 0.9) / np.abs(np.linalg.eigvals(A)).max()
+    radius = rng.uniform(0.4, 0.9)
+    A *= (radius if spectral_radius is None else spectral_radius) / np.abs(np.linalg.eigvals(A)).max()
     B *= rng.uniform(0.2, 0.6) / np.linalg.norm(B)
+    costs = np.eye(n), 0.1 * np.eye(d)
+    if spectral_radius is not None:
+        return _with_room(LQSystem(A, B, *costs, H, 0.1, name="random-lq"))
     size = max(1.0, float(np.hypot(np.linalg.norm(A), np.linalg.norm(B))))
-    return LQSystem(A / size, B / size, np.eye(n), 0.1 * np.eye(d), H, 0.1, parameter_bound=1.0, name="random-lq")
+    return LQSystem(A / size, B / size, *costs, H, 0.1, parameter_bound=1.0, name="random-lq")
+
+
+def _sampled(F: Array, G: Array, Q: Array, R: Array, dt: float, horizon: int, noise_radius: float, name: str) -> LQSystem:
+    """x' = F x + G u in continuous time, with inputs that are held for steps of dt; Q and R are costs per step."""
+    from scipy.signal import cont2discrete
+
+    _check_positive(dt=dt)
+    n, d = G.shape
+    A, B, *_ = cont2discrete((F, G, np.eye(n), np.zeros((n, d))), dt, method="zoh")
+    return _with_room(LQSystem(A, B, Q, R, horizon, noise_radius, name=name))
+
+
+def _with_room(system: LQSystem) -> LQSystem:
+    """The public bound on gains is the next power of two above the optimal ones, as the default of the bound on ||(A, B)||_F is."""
+    longest = max(float(np.linalg.norm(K, 2)) for K in system.optimal_policy.gains)
+    return replace(system, gain_bound=2.0 ** math.ceil(math.log2(max(longest, 1.0))))
+
+
+def _check_positive(**values: float) -> None:
+    for key, value in values.items():
+        if not (math.isfinite(value) and value > 0):
+            raise InvalidParameter(f"{key} must be positive and finite, got {key}={value}")

@@ -1,0 +1,100 @@
+"""Linear systems from and to python-control (`control.StateSpace`). Needs `confide[control]`.
+
+Who hands in a StateSpace has imported python-control already: nothing is imported here to take one.
+"""
+
+import math
+import sys
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter, MissingExtra
+from confide.problems.lq import LQSystem
+
+if TYPE_CHECKING:
+    import control
+
+METHODS = ("zoh", "euler")  # those that leave the state what it is: the others (bilinear, foh, ...) mix inputs into it
+
+
+def from_control(
+    statespace: "control.StateSpace",
+    *,
+    Q: npt.ArrayLike,
+    R: npt.ArrayLike,
+    horizon: int,
+    noise_radius: float,
+    dt: float | None = None,
+    method: Literal["zoh", "euler"] = "zoh",
+    state_observed: bool = False,
+    parameter_bound: float | None = None,
+    gain_bound: float = 1.2,
+    name: str = "control",
+) -> LQSystem:
+    """A StateSpace of python-control as a problem. Costs are per step: multiply costs per second by dt.
+
+    A system in continuous time is discretised by steps of `dt`, inputs held in between ("zoh") or by Euler's rule; one in discrete time is
+    taken as it is. Agents see the whole state, so C must be the identity and D zero; `state_observed=True` says that the state is measured
+    all the same, and that C and D may be left out, as `control.lqr` leaves them out.
+    """
+    given = _statespace(statespace)
+    n, d = given.nstates, given.ninputs
+    if n == 0:
+        raise InvalidParameter("the StateSpace must have states, got none")
+    seen = given.C.shape == (n, n) and np.array_equal(given.C, np.eye(n)) and not np.any(given.D)
+    if not (seen or state_observed):
+        raise InvalidParameter(
+            f"agents see the whole state: C must be the identity and D zero, got C of shape {given.C.shape}; "
+            "if the state is measured whatever C says, pass state_observed=True"
+        )
+    discrete = _discrete(given, dt, method)
+    B = np.asarray(discrete.B, dtype=float).reshape(n, d)
+    A = np.asarray(discrete.A, dtype=float)
+    costs = np.asarray(Q, dtype=float), np.asarray(R, dtype=float)
+    return LQSystem(A, B, *costs, horizon, noise_radius, parameter_bound=parameter_bound, gain_bound=gain_bound, name=name)
+
+
+def to_control(system: LQSystem, dt: float | Literal[True] = True) -> "control.StateSpace":
+    """A problem's A and B as a StateSpace in discrete time whose output is the state; dt=True leaves the length of a step open."""
+    try:
+        import control
+    except ImportError:
+        raise MissingExtra('python-control is not installed: pip install "confide[control]"') from None
+    if dt is not True:
+        _check_step(dt)
+    n, d = system.B.shape
+    return control.StateSpace(system.A, system.B, np.eye(n), np.zeros((n, d)), dt, name=system.name)
+
+
+def _statespace(given: Any) -> Any:
+    library = sys.modules.get("control")
+    if library is None or not isinstance(given, library.StateSpace):
+        raise InvalidParameter(f"a control.StateSpace was expected, got {type(given).__name__}: control.ss(...) makes one")
+    return given
+
+
+def _discrete(given: Any, dt: float | None, method: str) -> Any:
+    """python-control's timebase: 0 is continuous, True discrete with a step of any length, None not said."""
+    if given.dt is None:
+        raise InvalidParameter(
+            "the StateSpace does not say whether its time is continuous, got dt=None: set its dt to 0 or to a step"
+        )
+    if given.dt == 0:
+        if dt is None:
+            raise InvalidParameter("a StateSpace in continuous time needs dt, the length of a step, got dt=None")
+        _check_step(dt)
+        if method not in METHODS:
+            raise InvalidParameter(f"method must keep the state as it is, one of {', '.join(METHODS)}; got method={method!r}")
+        return given.sample(dt, method)
+    if dt is not None and given.dt is not True and not math.isclose(dt, given.dt, rel_tol=1e-9):
+        raise InvalidParameter(
+            f"the StateSpace is in discrete time already, with steps of {given.dt:g}, got dt={dt:g}: leave dt out"
+        )
+    return given
+
+
+def _check_step(dt: float) -> None:
+    if not (math.isfinite(dt) and dt > 0):
+        raise InvalidParameter(f"dt must be positive and finite, got dt={dt}")
