@@ -177,6 +177,15 @@ class Learner:
                 "under LocalDP no server sees trajectories: each user's device is a client = agent.client(), which does "
                 "client.plan(agent.released()), and agent.absorb takes what client.report(trajectory) returns"
             )
+        self._take(users)
+
+    def observe_crowd(self, users: Trajectories) -> None:
+        """SIMULATION of a local promise: what these users' devices would send, added up at once (`LocalPrivatizer.absorb_crowd`)."""
+        self._local_privatizer()
+        self._take(users)
+
+    def _take(self, users: Trajectories | TransitionCounts) -> None:
+        privatizer = self._privatizer
         self._check_durable()
         contribution, before, served = self.contribution(users), privatizer.generation, privatizer.users
         self._check_kept(users)

@@ -32,7 +32,8 @@ Progress = Callable[[int, float | None], None]  # (users served, regret so far)
 class Loop:
     """What must survive a crash: the agent, the world's generator, and the segments so far. Between two chunks of users it is whole.
 
-    Users come as trajectories, as exact counts (`counted`), or under a local promise as devices that send messages (`messages`).
+    Users come as trajectories, as exact counts (`counted`), or under a local promise as devices that send messages (`messages`); a `crowd`
+    of devices sends the sum of them.
     """
 
     def __init__(
@@ -54,7 +55,9 @@ class Loop:
         self.known = self.optimal_value is not None
         self.ignored = self.known and bool(getattr(agent, "ignores_data", False))
         self.counted = not self.ignored and _counted(agent, problem, total, counts)
-        self.messages = not self.ignored and not self.counted and _local(agent)
+        local = not self.ignored and not self.counted and _local(agent)
+        self.crowd = local and counts is None and total > ONE_BY_ONE and _sums_up(agent)
+        self.messages = local and not self.crowd
         self._alone = agent.guarantee.trust is not Trust.LOCAL  # few users are faster one by one; a crowd of devices needs counts
         self._left, self._earned = 0, 0.0  # of the segment that is not finished
         self._saves, self._saved_at, self._stop = 0, -1, False
@@ -120,7 +123,7 @@ class Loop:
         else:
             few = users <= FEW and self._alone
             seen = (self.problem.count if self.counted and not few else self.problem.sample)(policy, users, self.rng)
-        self.agent.observe(seen)
+        (self.agent.observe_crowd if self.crowd else self.agent.observe)(seen)
         if self.known:  # exactly, from the policy
             return 0.0
         return float(seen.rewards.sum()) if isinstance(seen, Trajectories) else float(seen.reward @ seen.count)
@@ -216,6 +219,11 @@ def _local(agent: Any) -> bool:
     if local and not all(callable(getattr(agent, name, None)) for name in ("client", "absorb", "current_round")):
         raise InvalidParameter(f"{agent_name(agent)} keeps a local promise, but has no client() and absorb() to keep it with")
     return local
+
+
+def _sums_up(agent: Any) -> bool:
+    """Whether the messages of many devices can be simulated by their sum: noise that can be drawn for all of them at once."""
+    return hasattr(agent, "observe_crowd") and agent.guarantee.source == "fast"
 
 
 def _counted(agent: Any, problem: Any, total: int, counts: bool | None) -> bool:

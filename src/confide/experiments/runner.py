@@ -43,8 +43,9 @@ def run(
 
     `counts=True` simulates whole batches by their exact transition counts, which is fast, and which the certificate says; `counts=False`
     goes user by user: trajectories, or under `LocalDP` one client and one message each. None counts where it can, but goes through real
-    clients and messages under `LocalDP` with at most 10 000 episodes. Both ways have the same law, except
-    that devices draw which of a round's policies they follow, where counts serve equal shares.
+    clients and messages under `LocalDP` with at most 10 000 episodes; where nothing can be counted (linear systems), the messages of more
+    devices are drawn as their sum. All ways have the same law, except that devices draw which of a round's policies they follow, where
+    crowds are served in equal shares.
     """
     problem = _world(problem, features, horizon)
     total = _episodes(agent, episodes)
@@ -63,7 +64,7 @@ def run(
         optimal_value=problem.optimal_value,
         uniform_value=problem.uniform_value,
         guarantee=str(agent.guarantee),
-        certificate=_certificate(agent, counted=loop.counted),
+        certificate=_certificate(agent, counted=loop.counted, crowd=loop.crowd),
         seconds=before + time.monotonic() - started,
         versions=versions(),
         command=command,
@@ -102,13 +103,15 @@ def _give(agent: Any, attribute: str, value: Any) -> None:
         setattr(agent, attribute, value)
 
 
-def _certificate(agent: Any, *, counted: bool) -> Certificate | None:
+def _certificate(agent: Any, *, counted: bool, crowd: bool) -> Certificate | None:
     if not hasattr(agent, "mechanisms"):
         return None
-    simulated = ["Simulated: the users' contributions were added up from exact transition counts, not clipped one by one."]
-    if agent.guarantee.trust is Trust.LOCAL:
-        simulated = [f"{simulated[0]} No device sent a message: the sum of their noise was drawn at once."]
-    simulated = simulated if counted else []
+    simulated = []
+    if counted:
+        simulated += ["the users' contributions were added up from exact transition counts, not clipped one by one."]
+    if crowd or (counted and agent.guarantee.trust is Trust.LOCAL):
+        simulated += ["no device sent a message: the sum of their noise was drawn at once."]
+    simulated = [f"Simulated: {each}" for each in simulated]
     made = certify(agent.guarantee, agent.mechanisms(), subject=f"a run of {agent_name(agent)}", assumptions=simulated)
     verify(made)
     return made
