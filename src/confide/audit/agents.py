@@ -265,7 +265,7 @@ def answers_likelihood(agent: StoredLearner, releases: list[Released], pair: tup
 def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
     """Of all trajectories there can be, possible or not, the two that the first batch tells apart best."""
     if isinstance(problem, LQSystem):
-        return _episode(problem, 0, 1.0), _episode(problem, 1, -1.0)
+        return _episode(problem, 1.0), _episode(problem, -1.0)
     S, A, H = problem.states, problem.actions, problem.horizon
     grids = np.meshgrid(*[np.arange(S), np.arange(A)] * (H - 1), np.arange(S), indexing="ij")
     flat = np.stack([grid.ravel() for grid in grids], axis=1)  # s_0, a_0, s_1, a_1, ..., s_{H-1}
@@ -283,8 +283,8 @@ def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
     return everybody[int(one) : int(one) + 1], everybody[int(other) : int(other) + 1]
 
 
-def _episode(system: LQSystem, axis: int, sign: float) -> Trajectories:
-    """One long step along an axis, which uses up every clip; then rest."""
+def _episode(system: LQSystem, sign: float) -> Trajectories:
+    """From an ordinary start one jump along the same axis, up or down, which uses up the clip of residuals; then rest."""
     states, inputs = np.zeros((1, system.horizon + 1, len(system.A))), np.zeros((1, system.horizon, len(system.R)))
-    states[0, 0, axis], states[0, 1, axis] = 1e3, sign * 1e3
+    states[0, 0, 0], states[0, 1, 0] = 1.0, sign * 1e3
     return Trajectories(states, inputs, np.zeros((1, system.horizon)))
