@@ -11,8 +11,11 @@ from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Rela
 if TYPE_CHECKING:
     from confide import agents, audit, evaluation, logs, mechanisms, privacy, privatizers, problems, statistics
     from confide.agents.explain import explain
+    from confide.experiments.compare import compare
+    from confide.experiments.comparison import Comparison
     from confide.experiments.run import Run
     from confide.experiments.runner import run
+    from confide.experiments.sweep import Sweep
     from confide.privacy.certificate import Certificate
     from confide.privacy.ledger import Ledger
 
@@ -23,6 +26,7 @@ __all__ = [
     "BudgetExceeded",
     "CentralDP",
     "Certificate",
+    "Comparison",
     "ConfideError",
     "GaussianDP",
     "Guarantee",
@@ -35,10 +39,12 @@ __all__ = [
     "PureDP",
     "Relation",
     "Run",
+    "Sweep",
     "Trust",
     "agents",
     "audit",
     "billboard",
+    "compare",
     "evaluation",
     "explain",
     "logs",
@@ -55,8 +61,11 @@ __getattr__ = lazy(
     __name__,
     {
         "Certificate": "privacy.certificate",
+        "Comparison": "experiments.comparison",
         "Ledger": "privacy.ledger",
         "Run": "experiments.run",
+        "Sweep": "experiments.sweep",
+        "compare": "experiments.compare",
         "explain": "agents.explain",
         "run": "experiments.runner",
         **dict.fromkeys(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from confide import __version__
-from confide.cli import audit, calibrate, evaluate, explain, ledger, logs, plan, results, run, verify
+from confide.cli import audit, calibrate, compare, doctor, evaluate, explain, ledger, logs, plan, reproduce, results, run, verify
 from confide.errors import ConfideError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("run")(run.run)
+app.command("compare")(compare.compare)
 app.command("explain")(explain.explain)
 app.command("show")(results.show)
 app.command("list")(results.list_all)
@@ -27,6 +28,8 @@ app.command("calibrate")(calibrate.calibrate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("audit")(audit.audit)
 app.command("verify")(verify.verify)
+app.command("reproduce")(reproduce.reproduce)
+app.command("doctor")(doctor.doctor)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(logs.app, name="logs")
 app.add_typer(plan.app, name="plan")

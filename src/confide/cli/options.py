@@ -37,6 +37,10 @@ Beside = Annotated[
         show_default=False,
     ),
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any other option of the agent: NAME=VALUE, as its class takes it.", show_default=False),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -56,15 +60,38 @@ def privacy_of(epsilon: float | None, delta: float | None, trust: str | None) ->
 
 
 def agent_options(
-    calibration: str | None, bonus_scale: float | None, schedule: str | None, episodes: int
+    calibration: str | None,
+    bonus_scale: float | None,
+    schedule: str | None,
+    episodes: int,
+    settings: list[str] | None = None,
 ) -> tuple[tuple[str, Any], ...]:
     """Those that were given, as a `RunSpec` keeps them; an agent that does not take one says so."""
     from confide.agents.catalogue import schedule_of
+    from confide.errors import InvalidParameter
     from confide.experiments.spec import Named
 
     times = None if schedule is None else Named(schedule, schedule_of(schedule, episodes))
     given = {"calibration": calibration, "bonus_scale": bonus_scale, "schedule": times}
-    return tuple((name, value) for name, value in given.items() if value is not None)
+    chosen = {name: value for name, value in given.items() if value is not None}
+    for text in settings or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name or name in chosen:
+            raise InvalidParameter(f"--set needs NAME=VALUE, once for each name, got {text!r}")
+        chosen[name] = _value(value)
+    return tuple(chosen.items())
+
+
+def _value(text: str) -> bool | int | float | str:
+    """As a TOML file would have it: true, 3, 0.5, or a text."""
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def print_json(value: Any) -> None:

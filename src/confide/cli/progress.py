@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 ForSeed = Callable[[int], Callable[[int, float | None], None]]
 Bar = Callable[[str, int], ForSeed | None]
@@ -73,3 +74,27 @@ def counting(quiet: bool, label: str, total: int, unit: str) -> Iterator[Callabl
     with Progress(*columns, console=console, transient=True) as display:
         task = display.add_task(label, total=total)
         yield lambda more: display.update(task, advance=more)
+
+
+@contextmanager
+def sweeping(quiet: bool, cells: int) -> Iterator[Callable[[Any], None] | None]:
+    """One bar for a sweep: done, failed, time left."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.fields[said]}"), BarColumn(bar_width=20), TimeRemainingColumn())
+    with Progress(*columns, console=console) as display:
+        task = display.add_task("sweep", total=cells, said=f"0/{cells} runs")
+
+        def watch(standing: Any) -> None:
+            failed = f", {standing.failed} failed" if standing.failed else ""
+            stored = f" ({standing.stored} from the store)" if standing.stored else ""
+            said = f"{standing.done + standing.failed}/{standing.cells} runs{stored}{failed}"
+            display.update(task, completed=standing.done + standing.failed, said=said)
+
+        yield watch

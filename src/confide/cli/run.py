@@ -16,6 +16,7 @@ from confide.cli.options import (
     Episodes,
     Horizon,
     ProblemSeed,
+    Settings,
     When,
     agent_options,
     privacy_of,
@@ -55,6 +56,7 @@ def run(
     calibration: Calibration = None,
     bonus_scale: BonusScale = None,
     schedule: When = None,
+    settings: Settings = None,
     seed: Annotated[int, typer.Option(help="The first seed of the runs.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="How many runs, with seeds from --seed on.")] = 1,
     problem_seed: ProblemSeed = 0,
@@ -79,7 +81,7 @@ def run(
         episodes=episodes,
         privacy=privacy_of(epsilon, delta, trust),
         source=source,
-        options=agent_options(calibration, bonus_scale, schedule, episodes),
+        options=agent_options(calibration, bonus_scale, schedule, episodes, settings),
         counts=counts,
     )
     specs = list(dict.fromkeys([first, *map(first.beside, beside or ())]))

@@ -35,7 +35,7 @@ from confide.experiments.intervals import (
 
 __all__ = [
     "Band",
-    "Comparison",
+    "Compared",
     "Growth",
     "Interval",
     "Reached",
@@ -56,7 +56,7 @@ _ARRANGEMENTS = 9999  # of a random choice
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Compared:
     """Two samples of one group. The interval is for this pair alone; `adjusted` is corrected for all pairs of all groups."""
 
     group: str
@@ -123,7 +123,7 @@ def compare_all(
     level: float = 0.95,
     resamples: int = RESAMPLES,
     rng: np.random.Generator | None = None,
-) -> tuple[Comparison, ...]:
+) -> tuple[Compared, ...]:
     """All pairs of samples (or each with the one named by `against`): see `compare_groups`."""
     return compare_groups(
         {"": samples},
@@ -145,7 +145,7 @@ def compare_groups(
     level: float = 0.95,
     resamples: int = RESAMPLES,
     rng: np.random.Generator | None = None,
-) -> tuple[Comparison, ...]:
+) -> tuple[Compared, ...]:
     """Pairs within each group (a problem), corrected over all of them together.
 
     Samples of the same seeds are paired, because a seed decides the world's randomness for both; without `seeds`, samples of the same
@@ -172,7 +172,7 @@ def compare_groups(
             made.append((group, first, second, seen, together, p, smallest))
     adjusted, floors = holm([row[5] for row in made]), holm([row[6] for row in made])
     return tuple(
-        Comparison(*row[:6], adjusted=float(a), smallest=float(f), level=level)
+        Compared(*row[:6], adjusted=float(a), smallest=float(f), level=level)
         for row, a, f in zip(made, adjusted, floors, strict=True)
     )
 

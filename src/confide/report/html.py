@@ -38,23 +38,30 @@ def write_report(runs: Sequence[Run], path: str | Path, *, title: str = "What pr
     parts += [panel(found), tables(found), certificates(found), _reproduce(runs, command), _foot(runs)]
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(_page(title, join(parts), drawn), encoding="utf-8", newline="\n")
+    drawings = {key: figure.drawing for key, figure in drawn.items()}
+    target.write_text(page(title, join(parts), drawings), encoding="utf-8", newline="\n")
     return target
 
 
-def _page(title: str, body: Markup, drawn: dict[str, Figure]) -> str:
+def page(title: str, body: Markup, data: object, *, more: Sequence[str] = ()) -> str:
+    """A whole page around a body. `data` is what its script draws; `more` names style sheets and scripts beside those of every report."""
     from plotly.offline import get_plotlyjs
 
-    scripts = {"plotly": _script(get_plotlyjs()), "script": _script((_HERE / "report.js").read_text(encoding="utf-8"))}
+    own = "\n".join(_read(f"{name}.js") for name in ("report", *more))
+    scripts = {"plotly": _script(get_plotlyjs()), "script": _script(own)}
     allowed = " ".join(f"'sha256-{_hash(text)}'" for text in scripts.values())
-    return Template((_HERE / "report.html").read_text(encoding="utf-8")).substitute(
+    return Template(_read("report.html")).substitute(
         title=escape(title),
         policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {allowed}",
-        css=palette() + (_HERE / "report.css").read_text(encoding="utf-8"),
+        css=palette() + "\n".join(_read(f"{name}.css") for name in ("report", *more)),
         body=body,
-        data=_data({key: figure.drawing for key, figure in drawn.items()}),
+        data=_data(data),
         **scripts,
     )
+
+
+def _read(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
 
 
 def _script(text: str) -> str:
@@ -94,14 +101,14 @@ def _top(title: str, found: list[World]) -> Markup:
 def _reproduce(runs: Sequence[Run], command: str) -> Markup:
     commands = [command] if command else list(dict.fromkeys(run.command for run in runs if run.command))
     said = (
-        copied("command", Markup("\n".join(_options(line) for line in commands)), "Copy the command")
+        copied("command", Markup("\n".join(options(line) for line in commands)), "Copy the command")
         if commands
         else tag("p", "These runs were made from Python; no command was recorded.", class_="note")
     )
     return tag("section", tag("h2", "Do it again"), said, id="reproduce")
 
 
-def _options(command: str) -> Markup:
+def options(command: str) -> Markup:
     """A command whose lines break between options only."""
     return Markup(" ".join(tag("span", part, class_="option") for part in re.split(r" (?=-)", command)))
 

@@ -44,6 +44,22 @@
     };
   }
 
+  function frame() { // what all figures have in common
+    const text = css("--muted");
+    return {
+      autosize: true, margin: { l: 48, r: 14, t: 8, b: 40 }, showlegend: false, dragmode: mouse ? "zoom" : false,
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: text, activecolor: css("--ink") },
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: getComputedStyle(document.body).fontFamily, size: 12.5, color: text },
+      hoverlabel: { bgcolor: css("--card"), bordercolor: css("--edge"), font: { color: css("--ink"), size: 12 } },
+    };
+  }
+
+  const config = (key) => ({
+    responsive: true, displaylogo: false, displayModeBar: mouse ? "hover" : false,
+    modeBarButtons: [["toImage", "resetScale2d"]], toImageButtonOptions: { filename: key, scale: 2 },
+  });
+
   function layout(drawing, scale) {
     const text = css("--muted");
     const lines = (drawing.lines || []).map((line) => ({
@@ -55,11 +71,7 @@
       y: line.y, showarrow: false, text: line.label, font: { size: 12, color: text },
     }));
     return {
-      autosize: true, margin: { l: 48, r: 14, t: 8, b: 40 }, showlegend: false, hovermode: "x unified", dragmode: mouse ? "zoom" : false,
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: text, activecolor: css("--ink") },
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: getComputedStyle(document.body).fontFamily, size: 12.5, color: text },
-      hoverlabel: { bgcolor: css("--card"), bordercolor: css("--edge"), font: { color: css("--ink"), size: 12 } },
+      ...frame(), hovermode: "x unified",
       xaxis: axis(drawing.x, scale, { unifiedhovertitle: { text: "%{x:,.0f} users" } }),
       yaxis: axis(drawing.y, scale, {}),
       shapes: lines, annotations: labels,
@@ -70,15 +82,12 @@
     const key = figure.dataset.figure, scale = figure.querySelector(".scale[aria-pressed=true]").dataset.scale;
     const world = figure.closest("[data-world]").dataset.world;
     const skip = hidden.get(world) || new Set();
-    const config = {
-      responsive: true, displaylogo: false, displayModeBar: mouse ? "hover" : false,
-      modeBarButtons: [["toImage", "resetScale2d"]], toImageButtonOptions: { filename: key, scale: 2 },
-    };
-    return Plotly.react(key, traces(drawings[key], scale, skip), layout(drawings[key], scale), config);
+    return Plotly.react(key, traces(drawings[key], scale, skip), layout(drawings[key], scale), config(key));
   }
 
   function toggleSeries(chip) {
     const world = chip.closest("[data-world]"), series = Number(chip.dataset.series);
+    if (!world) return;
     const skip = hidden.get(world.dataset.world) || new Set();
     const shown = skip.delete(series) || !skip.add(series);
     hidden.set(world.dataset.world, skip);
@@ -98,7 +107,8 @@
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
     const key = (row) => row.cells[column].dataset.key ?? row.cells[column].textContent;
     const compare = (a, b) => (isNaN(key(a)) || isNaN(key(b)) ? key(a).localeCompare(key(b)) : key(a) - key(b));
-    [...body.rows].sort((a, b) => (up ? compare(a, b) : compare(b, a))).forEach((row) => body.append(row));
+    const unknown = (row) => Number(key(row) === ""); // last, whichever way
+    [...body.rows].sort((a, b) => unknown(a) - unknown(b) || (up ? compare(a, b) : compare(b, a))).forEach((row) => body.append(row));
   }
 
   async function copy(button) {
@@ -113,6 +123,7 @@
     setTimeout(() => { button.textContent = "Copy"; }, 1600);
   }
 
+  window.confide = { data: drawings, css, mouse, faded, axis, frame, config }; // for the scripts of other pages
   const does = { chip: toggleSeries, scale: setScale, copy };
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");

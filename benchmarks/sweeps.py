@@ -1,0 +1,141 @@
+"""The experiment bench: how long a sweep takes, what a second process brings, and what the bench costs beside the bare library call.
+
+    python benchmarks/sweeps.py [--quick] [--write]
+
+Times are of this machine; the ratios are what matters. With --write the tables go to docs/benchmarks/sweeps.md.
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from record import record
+
+from confide.experiments.cell import run_cell
+from confide.experiments.compare import compare
+from confide.experiments.runner import run
+from confide.experiments.store import Store, key_of
+from confide.experiments.sweep import Cell, Sweep, world
+
+SWEEP = {
+    "agents": ["ucrl-vtr", "linopt-vi", "likelihood-vi"],
+    "problems": ["lock", {"problem": "rand", "seed": 1}],
+    "epsilons": [0.5, 1.0, 5.0, 10.0],
+    "no_privacy": False,
+}
+
+
+def timed(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    started = clock()
+    work()
+    return clock() - started
+
+
+def whole(episodes: int, seeds: int, repeats: int) -> list[str]:
+    """Cold: with the start of the processes. Warm: processes that have compiled and loaded everything."""
+    sweep = Sweep(**SWEEP, episodes=episodes, seeds=seeds)
+    cells = len(list(sweep.cells()))
+
+    def once(workers: int) -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            return timed(lambda: compare(sweep, workers=workers, store=folder))
+
+    cold = once(2)
+    once(1)
+    pairs = [(once(1), once(2)) for _ in range(repeats)]
+    ratios = [one / two for one, two in pairs]
+    lines = [f"| 3 agents x 2 problems x 4 epsilons x {seeds} seeds, K = {episodes:,} | seconds |", "|---|---|"]
+    lines.append(f"| {cells} runs on 2 processes, with their start | {cold:.1f} |")
+    lines.append(f"| on 2 warm processes, median of {repeats} | {median(two for _, two in pairs):.1f} |")
+    lines.append(f"| on 1 warm process, median of {repeats} | {median(one for one, _ in pairs):.1f} |")
+    lines.append(f"| 1 over 2, median (least, most) | {median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f}) |")
+    return lines
+
+
+def overhead(episodes: int, repeats: int) -> list[str]:
+    """A cell with its key and its place in the store, against `confide.run` of the same agent, one after the other in one process."""
+    lines = [f"| K = {episodes:,}, eps = 1 | bare call, CPU s | with the bench | overhead |", "|---|---|---|---|"]
+    for agent, problem in (
+        ("ucrl-vtr", "lock"),
+        ("likelihood-vi", "lock"),
+        ("certainty-equivalent-lq", "oscillator"),
+        ("lsvi-ucb", "latent"),
+    ):
+        cell = next(iter(Sweep(agents=[agent], problems=[problem], episodes=episodes, no_privacy=False, seeds=1).cells()))
+        pairs = both(cell, repeats)
+        alone, inside = median(a for a, _ in pairs), median(b for _, b in pairs)
+        ratio = median(b / a for a, b in pairs)
+        lines.append(f"| {agent} on {problem} | {alone:.3f} | {inside:.3f} | {100 * (ratio - 1):+.1f} % |")
+    return lines
+
+
+def both(cell: Cell, repeats: int) -> list[tuple[float, float]]:
+    """CPU seconds of the bare call and of the cell, in turn."""
+    made = world(cell.problem)
+
+    def bare() -> None:
+        run(cell.spec.ready(made, 0), made, episodes=cell.spec.episodes, seed=0)
+
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(folder)
+
+        def bench() -> None:
+            store.put(key_of(cell), run_cell(cell))
+
+        bare()
+        bench()
+        return [(timed(bare, time.process_time), timed(bench, time.process_time)) for _ in range(repeats)]
+
+
+def kills(times: int, workers: int) -> list[str]:
+    """The driver of a sweep on several processes is killed at random moments, again and again; its table, against one left alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        place, chance = Path(folder), random.Random(1)
+        (place / "sweep.toml").write_text(
+            'agents = ["ucrl-vtr", "likelihood-vi"]\nproblems = ["lock", "rand"]\n'
+            "episodes = 100_000\nseeds = 20\n[privacy]\nepsilons = [1, 5]\n"
+        )
+        command = [sys.executable, "-m", "confide", "compare", "sweep.toml", "--workers", str(workers)]
+        done, quiet = 0, {"cwd": place, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        while done < times:
+            driver = subprocess.Popen([*command, "--out", "resumed"], **quiet)
+            time.sleep(chance.uniform(0.5, 8))
+            if driver.poll() is not None:
+                break
+            os.kill(driver.pid, signal.SIGKILL)
+            driver.wait()
+            done += 1
+        kept = len(list(place.glob(".confide-store/*/*.json")))
+        subprocess.run([*command, "--out", "resumed"], check=True, **quiet)
+        subprocess.run([*command, "--out", "alone", "--store", "fresh"], check=True, **quiet)
+        same = (place / "resumed/results.parquet").read_bytes() == (place / "alone/results.parquet").read_bytes()
+    lines = ["| kill -9 of the driver at random moments | |", "|---|---|", f"| times | {done} |"]
+    return [
+        *lines,
+        f"| runs that were there when it was left alone | {kept} of 240 |",
+        f"| the same table, bit for bit | {'yes' if same else 'NO'} |",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        sections = [whole(5_000, 2, 2), overhead(20_000, 3), kills(2, 2)]
+    else:
+        sections = [whole(100_000, 8, 3), overhead(1_000_000, 25), kills(10, 2)]
+    record("Sweeps", "\n\n".join("\n".join(lines) for lines in sections) + "\n", write=arguments.write)
+
+
+if __name__ == "__main__":
+    main()

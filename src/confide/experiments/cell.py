@@ -1,0 +1,91 @@
+"""One cell of a sweep, run in whatever process it was sent to."""
+
+import math
+import os
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from confide.errors import ConfideError
+from confide.experiments.run import Run
+from confide.experiments.runner import run
+from confide.experiments.store import key_of
+from confide.experiments.sweep import Cell, world
+
+INTERRUPTED = "interrupted"
+_LONGEST = 500  # characters of an error that are kept
+
+
+def run_cell(cell: Cell) -> dict[str, Any]:
+    """What came out, as plain values; an error is a result, too. One thread computes, so that sums have the same bits on every machine
+    with as many cores as it likes."""
+    from threadpoolctl import threadpool_limits
+
+    try:
+        with threadpool_limits(1):
+            problem = world(cell.problem)
+            agent = cell.spec.ready(problem, cell.seed)
+            done = run(agent, problem, episodes=cell.spec.episodes, seed=cell.seed, command=cell.command)
+    except ConfideError as error:
+        return _failed(cell, f"{error}")
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return _failed(cell, f"{type(error).__name__}: {error} ({place.name}, line {place.lineno})")
+    if not done.complete:
+        return {"status": INTERRUPTED}
+    return _done(cell, done, float(agent.guarantee.epsilon))
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A cell on its way to another process: its key, and where the driver stands, for files and classes of its own."""
+
+    key: str
+    cell: Cell
+    folder: str
+
+    def run(self) -> tuple[str, dict[str, Any]]:
+        """A worker with other code, libraries or files than the driver would answer under a wrong key: it refuses."""
+        if os.path.isdir(self.folder):  # a machine elsewhere may not have it, and may not need it
+            os.chdir(self.folder)
+        try:
+            mine = key_of(self.cell)
+        except ConfideError as error:
+            return self.key, _failed(self.cell, f"{error}")
+        if mine != self.key:
+            return self.key, _failed(self.cell, "the worker has other code, libraries or files than the driver: start both anew")
+        return self.key, run_cell(self.cell)
+
+
+def _failed(cell: Cell, error: str) -> dict[str, Any]:
+    return {"status": "failed", "cell": cell.facts, "command": cell.command, "error": " ".join(error.split())[:_LONGEST]}
+
+
+def _done(cell: Cell, done: Run, true_epsilon: float) -> dict[str, Any]:
+    known = done.optimal_value is not None and done.uniform_value is not None
+    return {
+        "status": "done",
+        "cell": cell.facts,
+        "command": cell.command,
+        "guarantee": done.guarantee,
+        "true_epsilon": _plain(true_epsilon),
+        "optimal_value": done.optimal_value,
+        "uniform_value": done.uniform_value,
+        "episodes_to_90": done.episodes_to(0.9) if known else None,
+        "users": done.checkpoints.tolist(),
+        "regret": _listed(done.regret),
+        "value": _listed(done.value),
+        "mean_return": None if known else _listed(done.mean_return),
+        "certificate": None if done.certificate is None else done.certificate.document,
+        "seconds": done.seconds,
+    }
+
+
+def _listed(values: Any) -> list[float | None]:
+    return [_plain(value) for value in np.asarray(values, dtype=float).tolist()]
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,83 @@
+"""Results by what decided them: nothing is computed twice, and what was interrupted goes on."""
+
+import hashlib
+import json
+import os
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from confide._digest import digest
+from confide.agents.catalogue import AGENTS, agent_class
+from confide.experiments.runner import versions
+from confide.experiments.sweep import Cell, ProblemChoice, stamp, world
+
+FORMAT = "confide-cell/1"
+
+
+class Store:
+    """A folder of results, one file each, named after everything that decides it (`key_of`). A file is whole or not there."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """What is there under this key; a file that was damaged, or is of another format, is as good as none."""
+        try:
+            found = json.loads(self._path(key).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) and found.get("format") == FORMAT and found.get("key") == key else None
+
+    def put(self, key: str, result: dict[str, Any]) -> None:
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_suffix(f".{os.getpid()}.tmp")
+        scratch.write_text(json.dumps({"format": FORMAT, "key": key, **result}, allow_nan=False), encoding="utf-8")
+        scratch.replace(path)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key}.json"
+
+
+def key_of(cell: Cell) -> str:
+    """32 hexadecimal digits of everything that decides a result: the cell, the world itself, our code, the agent's own file, and the
+    versions of the libraries that compute."""
+    decided = {
+        "cell": {**cell.facts, "options": list(cell.spec.options), "agent": cell.spec.agent},
+        "world": _world_digest(cell.problem, stamp(cell.problem)),
+        "code": _code(),
+        "own": None if cell.spec.agent in AGENTS else _own_code(cell.spec.agent),
+        "versions": _versions(),
+        "format": FORMAT,
+    }
+    return hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()[:32]
+
+
+@cache
+def _world_digest(choice: ProblemChoice, _stamp: tuple[str, int, int] | None) -> str:
+    return digest(world(choice))
+
+
+@cache
+def _code() -> str:
+    """Of all files of confide that can decide a result: a change of one of them makes older results another version's."""
+    root = Path(__file__).parent.parent
+    found = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        if path.relative_to(root).parts[0] not in ("cli", "report", "reproduce"):
+            found.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+@cache
+def _own_code(place: str) -> str:
+    """Of the module of an agent of one's own. What that imports is not looked at: `again` computes it anew."""
+    source = getattr(sys.modules[agent_class(place).__module__], "__file__", None)
+    return hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16] if source and Path(source).is_file() else place
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {name: version for name, version in versions().items() if name != "confide"}

@@ -1,0 +1,225 @@
+"""A sweep: agents x problems x promises x seeds, as one value."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from confide.agents.catalogue import agent_class, takes_privacy
+from confide.errors import InvalidParameter
+from confide.experiments.spec import RunSpec
+from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
+from confide.problems.catalogue import PROBLEMS, make
+
+DELTA = 1e-5
+PROMISES: dict[str, Any] = {"joint": JointDP, "local": LocalDP}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentChoice:
+    """An agent by name, or as package.module:Class, and what is chosen for it; options are plain values, as a file has them."""
+
+    agent: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemChoice:
+    """A problem by name, or the file of a saved one."""
+
+    problem: str
+    seed: int = 0
+    horizon: int | None = None
+
+    @property
+    def title(self) -> str:
+        parts = [f"seed={self.seed}"] if self.seed else []
+        parts += [] if self.horizon is None else [f"horizon={self.horizon}"]
+        return " ".join([self.problem, *parts])
+
+
+def world(choice: ProblemChoice) -> Any:
+    """Built once per process, so that its optimal policy is computed once, too; a file that has changed is read again."""
+    return _built(choice, stamp(choice))
+
+
+def stamp(choice: ProblemChoice) -> tuple[str, int, int] | None:
+    """Which version of a file it is; None for problems that are not from files."""
+    path = Path(choice.problem)
+    if choice.problem in PROBLEMS or not path.is_file():
+        return None
+    found = path.stat()
+    return str(path.resolve()), found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=8)
+def _built(choice: ProblemChoice, _stamp: tuple[str, int, int] | None) -> Any:
+    return make(choice.problem, seed=choice.seed, horizon=choice.horizon)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run of a sweep: all that decides it."""
+
+    spec: RunSpec
+    problem: ProblemChoice
+    seed: int
+
+    @property
+    def command(self) -> str:
+        """What makes the same run again, alone."""
+        spec, privacy = self.spec, self.spec.privacy
+        words = ["confide", "run", spec.agent, self.problem.problem]
+        if not isinstance(privacy, NoPrivacy):
+            words += ["--epsilon", repr(privacy.epsilon), "--delta", repr(privacy.delta)]
+            words += ["--trust", "local"] if isinstance(privacy, LocalDP) else []
+        words += ["--episodes", str(spec.episodes), "--seed", str(self.seed)]
+        words += ["--problem-seed", str(self.problem.seed)] if self.problem.seed else []
+        words += [] if self.problem.horizon is None else ["--horizon", str(self.problem.horizon)]
+        for name, value in spec.options:
+            words += ["--set", f"{name}={value}"]
+        return shlex.join(words)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As plain values, for files."""
+        privacy = self.spec.privacy
+        private = not isinstance(privacy, NoPrivacy)
+        return {
+            "problem": self.problem.title,
+            "agent": self.spec.title,
+            "trust": {LocalDP: "local", NoPrivacy: "none"}.get(type(privacy), "joint"),
+            "epsilon": privacy.epsilon if private else None,
+            "delta": privacy.delta if private else None,
+            "seed": self.seed,
+            "episodes": self.spec.episodes,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sweep:
+    """Every agent on every problem under every promise with every seed.
+
+    Agents are names, package.module:Class, or tables with the key `agent` and options of the agent; problems are names, files of saved
+    problems, or tables with the key `problem` and `seed` or `horizon`. `no_privacy` adds the same agents without noise. Agents that make no
+    promise (uniform, oracle) run once. `seeds` is how many, from 0 on, or which.
+    """
+
+    agents: Sequence[str | Mapping[str, Any]]
+    problems: Sequence[str | Mapping[str, Any]]
+    epsilons: Sequence[float] = (1.0,)
+    delta: float = DELTA
+    trust: str = "joint"
+    no_privacy: bool = True
+    episodes: int = 100_000
+    seeds: int | Sequence[int] = 8
+    name: str = "comparison"
+
+    _agents: tuple[AgentChoice, ...] = field(init=False, repr=False, default=())
+    _problems: tuple[ProblemChoice, ...] = field(init=False, repr=False, default=())
+
+    def __post_init__(self) -> None:
+        for key in ("agents", "problems", "epsilons"):
+            if isinstance(getattr(self, key), str | Mapping) or not isinstance(getattr(self, key), Sequence):
+                raise InvalidParameter(f"{key} must be a list, got {key}={getattr(self, key)!r}")
+        if self.trust not in PROMISES:
+            raise InvalidParameter(f"trust must be {' or '.join(PROMISES)}, got trust={self.trust!r}")
+        if not self.agents or not self.problems:
+            raise InvalidParameter("a sweep needs at least one agent and one problem")
+        if not self.epsilons and not self.no_privacy:
+            raise InvalidParameter("a sweep needs an epsilon, or no_privacy = true")
+        object.__setattr__(self, "_agents", tuple(map(agent_choice, self.agents)))
+        object.__setattr__(self, "_problems", tuple(map(problem_choice, self.problems)))
+        for name, values in (("agents", self._agents), ("problems", self._problems), ("epsilons", self.epsilons)):
+            twice = [value for i, value in enumerate(values) if value in values[:i]]
+            if twice:
+                raise InvalidParameter(f"{name} must be different, got {_said(twice[0])} twice")
+        self.promises, self.all_seeds, _whole("episodes", self.episodes, 1)
+
+    @property
+    def promises(self) -> tuple[Request, ...]:
+        made = tuple(PROMISES[self.trust](epsilon, self.delta) for epsilon in self.epsilons)
+        return (*made, NoPrivacy()) if self.no_privacy else made
+
+    @property
+    def all_seeds(self) -> tuple[int, ...]:
+        if not isinstance(self.seeds, int | str):
+            found = tuple(_whole("seeds", seed, 0) for seed in self.seeds)
+            if len(set(found)) < len(found) or not found:
+                raise InvalidParameter(f"seeds must be different, and at least one, got seeds={list(found)}")
+            return found
+        return tuple(range(_whole("seeds", self.seeds, 1)))
+
+    def cells(self) -> Iterator[Cell]:
+        """Problems outside, so that what belongs together is done together."""
+        for problem in self._problems:
+            for agent in self._agents:
+                promises = self.promises if takes_privacy(agent.agent) else (NoPrivacy(),)
+                for privacy in promises:
+                    spec = RunSpec(
+                        agent=agent.agent,
+                        problem=problem.problem,
+                        episodes=self.episodes,
+                        privacy=privacy,
+                        options=agent.options,
+                    )
+                    yield from (Cell(spec, problem, seed) for seed in self.all_seeds)
+
+
+def agent_choice(given: str | Mapping[str, Any]) -> AgentChoice:
+    if isinstance(given, str):
+        agent_class(given)  # an unknown name is said here
+        return AgentChoice(given)
+    if not isinstance(given, Mapping) or not isinstance(given.get("agent"), str):
+        raise InvalidParameter(f"an agent is a name, or a table with the key agent, got {given!r}")
+    options = {key: value for key, value in given.items() if key != "agent"}
+    accepted = agent_options(given["agent"])
+    for key, value in options.items():
+        if key not in accepted:
+            raise InvalidParameter(f"{given['agent']} takes no {key}{nearest(key, accepted)}")
+        if not isinstance(value, str | int | float | bool):
+            raise InvalidParameter(f"{key} must be a text or a number, got {key}={value!r}")
+    return AgentChoice(given["agent"], tuple(options.items()))
+
+
+def agent_options(agent: str) -> list[str]:
+    """What can be chosen for an agent in a file: its parameters but those that a sweep gives."""
+    import inspect
+
+    given = ("public", "problem", "self", "episodes", "privacy", "noise")
+    return [name for name in inspect.signature(agent_class(agent)).parameters if name not in given]
+
+
+def problem_choice(given: str | Mapping[str, Any]) -> ProblemChoice:
+    if isinstance(given, str):
+        return ProblemChoice(given)
+    if not isinstance(given, Mapping) or not isinstance(given.get("problem"), str):
+        raise InvalidParameter(f"a problem is a name, or a table with the key problem, got {given!r}")
+    for key in given:
+        if key not in ("problem", "seed", "horizon"):
+            raise InvalidParameter(f"a problem takes no {key}{nearest(key, ('problem', 'seed', 'horizon'))}")
+    horizon = given.get("horizon")
+    seed = _whole("seed", given.get("seed", 0), 0)
+    return ProblemChoice(given["problem"], seed, None if horizon is None else _whole("horizon", horizon, 1))
+
+
+def nearest(word: str, words: Sequence[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(words)}" if words else ""
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidParameter(f"{name} must be a whole number, at least {least}, got {name}={value!r}")
+    return value
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, AgentChoice):
+        return json.dumps({"agent": value.agent, **dict(value.options)})
+    return value.title if isinstance(value, ProblemChoice) else repr(value)

@@ -1,0 +1,47 @@
+"""confide doctor: what is sound is said to be, and what is broken is found."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import confide.audit.verify  # noqa: F401 - below by its name: the package has a function of that name
+from confide import doctor
+from confide.cli import main
+from confide.mechanisms import sources
+from confide.privacy import loss
+
+
+def test_a_sound_installation(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["doctor", "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert stop.value.code == 0
+    assert all(check["holds"] for check in said["checks"]) and len(said["checks"]) == 7
+    assert all(said["core"].values()) and said["extras"]["secure"]["opendp"]
+
+
+BROKEN = {
+    "noise": (sources.FastSource, "gaussian", lambda _self, _std, shape: np.ones(shape)),
+    "accounting": (loss.GaussianDP, "epsilon_at", lambda _self, _delta: 1.0),
+    "its certificate": (sys.modules["confide.audit.verify"], "verify", lambda _made: None),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_broken_is_found(name, monkeypatch, capsys):
+    place, attribute, instead = BROKEN[name]
+    monkeypatch.setattr(place, attribute, instead)
+    assert not {check.name: check for check in doctor.self_test()}[name].holds
+    with pytest.raises(SystemExit) as stop:
+        main(["doctor"])
+    assert stop.value.code == 1 and "FAILED" in capsys.readouterr().out
+
+
+def test_what_is_not_installed_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "EXTRAS", {"secure": ("no-such-package",)})
+    monkeypatch.setattr(doctor, "self_test", lambda: iter(()))
+    with pytest.raises(SystemExit):
+        main(["doctor"])
+    assert "not installed: pip install confide[secure]" in capsys.readouterr().out
