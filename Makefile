@@ -5,7 +5,7 @@ READY := .venv/ready
 # A kernel cached from another checkout or an older file would give stale answers: each run of the tests starts afresh.
 TEST_CACHE := .numba_cache/test
 
-.PHONY: demo test lint types check-format bench clean
+.PHONY: demo test lint types check-format bench site clean
 
 demo: $(READY)
 	$(BIN)/confide run ucrl-vtr lock --epsilon 1 --delta 1e-5 --seeds 5 --beside no-privacy --beside uniform --out demo
@@ -26,10 +26,14 @@ bench: $(READY)
 	$(BIN)/python benchmarks/counters.py
 	$(BIN)/python benchmarks/samplers.py
 
+# The documentation, into build/site: python -m http.server --directory build/site shows it.
+site: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
 clean:
 	rm -rf .venv .numba_cache demo build src/*.egg-info
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[secure,gym,icu,cluster,minari,control,dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[secure,gym,icu,cluster,minari,control,docs,dev]"
 	touch $(READY)

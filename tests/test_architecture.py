@@ -36,6 +36,20 @@ LAYERS = {
     "logs": {"trajectory", "privacy"},
     "evaluation": {"logs", "statistics", "privatizers", "mechanisms", "privacy", "planners", "policy", "trajectory", "problems"},
     "report": {"experiments", "privacy", "policy"},
+    "reproduce": {
+        *(
+            "agents",
+            "evaluation",
+            "experiments",
+            "mechanisms",
+            "planners",
+            "privacy",
+            "problems",
+            "report",
+            "statistics",
+            "trajectory",
+        ),
+    },
 }
 
 

@@ -1,46 +1,82 @@
 """Every snippet of README and docs runs, in the order of the page, in an empty folder."""
 
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r'^```(python|console|toml)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda page: page.name)
-def test_snippets_run(page, tmp_path, monkeypatch, capsys):
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder to stand in, whose files can be imported, and are forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    for key, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[key]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=name)
+def test_snippets_run(page, folder, capsys):
     namespace = {}
-    for kind, code in BLOCK.findall(page.read_text()):
-        if kind == "python":
+    for kind, file, code in BLOCK.findall(page.read_text()):
+        if file:
+            (folder / file).write_text(code)  # what readers are asked to save
+        elif kind == "python":
             exec(compile(code, page.name, "exec"), namespace)
             printed = capsys.readouterr().out
             for expected in re.findall(r"^# (.*)$", code, re.MULTILINE):  # a comment line after a print is its output
                 assert expected in printed
-        else:
+        elif kind == "console":
             for line in code.splitlines():
-                command, _, comment = line.removeprefix("$ confide ").partition("#")
-                done = subprocess.run(
-                    [sys.executable, "-c", "from confide.cli import main; main()", *command.split()],
-                    capture_output=True,
-                    text=True,
-                )
-                assert done.returncode == (1 if "exit 1" in comment else 0), done.stderr
+                run_command(line)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def run_command(line):
+    assert line.startswith("$ confide "), f"not a command of ours: {line}"
+    command, _, comment = line.removeprefix("$ confide ").partition("#")
+    done = subprocess.run(
+        [sys.executable, "-c", "from confide.cli import main; main()", *shlex.split(command)], capture_output=True, text=True
+    )
+    assert done.returncode == (1 if "exit 1" in comment else 0), done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_no_snippet_is_overlooked(page):
+    """A fence that is indented, or has other words behind it, would be shown and not run."""
+    text = page.read_text()
+    run = [kind for kind, _, _ in BLOCK.findall(text) if kind != "toml"]
+    assert len(re.findall(r"^\s*(?:```|~~~)\s*\{?\.?(?:python|py|console)\b", text, re.MULTILINE)) == len(run)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_and_named_files_exist(page):
     text = page.read_text()
-    for target in re.findall(r"\]\(([^)#]+)\)", text):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if "://" not in target:
             assert (page.parent / target).exists(), target
-    for named in re.findall(r"`((?:tests|agents|mechanisms|planners|privacy|benchmarks)/[\w/]+\.py)`", text):
+    for named in re.findall(r"`((?:tests|agents|mechanisms|planners|privacy|benchmarks|examples|evaluation)/[\w/]+\.py)`", text):
         assert any((base / named).exists() for base in (ROOT, ROOT / "src/confide")), named
+
+
+def test_extras_that_are_named_exist():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for page in PAGES:
+        for named in re.findall(r"confide\[([\w,]+)\]", page.read_text()):
+            assert set(named.split(",")) <= set(extras), f"{name(page)} names confide[{named}]"
 
 
 def test_every_document_and_paper_that_the_code_names_exists():

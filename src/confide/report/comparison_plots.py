@@ -12,7 +12,7 @@ from confide.errors import InvalidParameter
 from confide.experiments.comparison import Comparison
 from confide.report.comparison_study import OPEN, Curve, Ladder, Study, final, study
 from confide.report.looks import NEUTRAL
-from confide.report.plots import _DASHES, _SMALL, _TEXT, _dress, _fit
+from confide.report.plots import DASHES, SMALL, TEXT, dress, fit
 from confide.report.words import number
 
 if TYPE_CHECKING:
@@ -113,9 +113,9 @@ def _figure(
     for place, (title, draw) in enumerate(panels):
         ax = figure.add_subplot(tall, wide, place + 1)
         draw(ax, legend)
-        _dress(ax)
+        dress(ax)
         if len(panels) > 1:
-            ax.set_title(title, fontsize=_TEXT, fontweight="bold", parse_math=False)
+            ax.set_title(title, fontsize=TEXT, fontweight="bold", parse_math=False)
     _below(figure, legend)
     return figure
 
@@ -158,7 +158,7 @@ def _curves(found: Study, problem: str, promises: Sequence[str]) -> Draw:
         ax.set(xscale="log", yscale="log" if known else "linear", xlabel="users")
         ax.set_ylabel("cumulative regret" if known else "average return")
         if known:
-            _fit(ax)
+            fit(ax)
 
     return draw
 
@@ -172,7 +172,7 @@ def _line(ax: "Axes", curve: Curve, promises: Sequence[str], known: bool, legend
         _reference(ax, users, mean, legend, curve.group.agent)
         return
     promise = curve.group.promise
-    width, dash = _width(promise, promises), _DASHES["dash" if promise == OPEN else "solid"]
+    width, dash = _width(promise, promises), DASHES["dash" if promise == OPEN else "solid"]
     marker = MARKERS[curve.look.marker]
     every = (2 * curve.look.marker, max(len(users) // 6, 1))  # not all at the same users: curves may lie on each other
     ax.plot(users, mean, color=curve.look.colour, linestyle=dash, linewidth=width, marker=marker, markersize=3.6, markevery=every)
@@ -189,7 +189,7 @@ def _width(promise: str, promises: Sequence[str]) -> float:
 
 
 def _reference(ax: "Axes", users: Any, values: Any, legend: Legend, name: str = "uniform") -> None:
-    look = {"color": NEUTRAL[0], "linestyle": _DASHES["dot" if name == "uniform" else "dashdot"], "linewidth": 1.2}
+    look = {"color": NEUTRAL[0], "linestyle": DASHES["dot" if name == "uniform" else "dashdot"], "linewidth": 1.2}
     ax.plot(users, values, **look)
     legend.add(f"{name} play", **look)
 
@@ -201,8 +201,8 @@ def _privacy(found: Study, problem: str) -> Draw:
             _against_epsilon(ax, [curve for curve in found.on(problem) if curve.group.agent == agent], legend)
         gap, users = found.gap(problem), max(curve.row.users for curve in found.on(problem))
         if known and gap:
-            ax.axhline(gap * users, color=NEUTRAL[0], linestyle=_DASHES["dot"], linewidth=1.2, zorder=1)
-            legend.add("uniform play", color=NEUTRAL[0], linestyle=_DASHES["dot"], linewidth=1.2)
+            ax.axhline(gap * users, color=NEUTRAL[0], linestyle=DASHES["dot"], linewidth=1.2, zorder=1)
+            legend.add("uniform play", color=NEUTRAL[0], linestyle=DASHES["dot"], linewidth=1.2)
         epsilons = sorted({curve.group.epsilon for curve in found.curves if curve.group.epsilon is not None})
         ax.set(xscale="log", yscale="log" if known else "linear", xlabel="ε asked for")
         ax.set_ylabel(f"regret after {number(users)} users" if known else "average return")
@@ -230,9 +230,9 @@ def _against_epsilon(ax: "Axes", curves: Sequence[Curve], legend: Legend) -> Non
     ax.errorbar(x, y, yerr=bars, color=colour, marker=marker, markersize=4.2, linewidth=1.6, elinewidth=0.9, capsize=2)
     legend.add(curves[0].group.agent, color=colour, marker=marker, linewidth=1.6)
     if free is not None:
-        ax.axhline(free.estimate, color=colour, linestyle=_DASHES["dash"], linewidth=1.1, zorder=1.5)
+        ax.axhline(free.estimate, color=colour, linestyle=DASHES["dash"], linewidth=1.1, zorder=1.5)
         ax.plot([0.985], [free.estimate], transform=ax.get_yaxis_transform(), color=colour, marker=marker, markersize=4.2)
-        legend.add(OPEN, color="#374151", linestyle=_DASHES["dash"], linewidth=1.2)
+        legend.add(OPEN, color="#374151", linestyle=DASHES["dash"], linewidth=1.2)
 
 
 def _near(ax: "Axes", curves: Sequence[Curve], uniform: float) -> None:
@@ -257,10 +257,10 @@ def _ladder(found: Study, ladder: Ladder) -> Draw:
         for place, (name, curve, regret) in enumerate(drawn):
             _bar(ax, place, curve, left, _HATCHES[name])
             where = max(regret.high or 0.0, regret.estimate, left)
-            ax.annotate(number(regret.estimate), (where, place), (4, 0), textcoords="offset points", va="center", fontsize=_SMALL)
+            ax.annotate(number(regret.estimate), (where, place), (4, 0), textcoords="offset points", va="center", fontsize=SMALL)
         if uniform:
-            ax.axvline(uniform, color=NEUTRAL[0], linestyle=_DASHES["dot"], linewidth=1.2, zorder=1)
-            legend.add("uniform play", color=NEUTRAL[0], linestyle=_DASHES["dot"], linewidth=1.2)
+            ax.axvline(uniform, color=NEUTRAL[0], linestyle=DASHES["dot"], linewidth=1.2, zorder=1)
+            legend.add("uniform play", color=NEUTRAL[0], linestyle=DASHES["dot"], linewidth=1.2)
         ax.set(xscale="log", xlim=(left, right * (right / left) ** 0.2))
         ax.set_xlabel(f"regret of {ladder.agent}, {ladder.promise}", parse_math=False)
         ax.set_yticks(range(len(drawn)), [name for name, _, _ in drawn])
@@ -292,7 +292,7 @@ def _below(figure: "Figure", legend: Legend) -> None:
     lines = [Line2D([], [], markersize=4.2, **look) for _, look in entries]
     columns = max(1, min(len(lines), int(figure.get_figwidth() / 1.45)))
     made = figure.legend(
-        lines, ["-"] * len(lines), loc="outside lower center", ncols=columns, frameon=False, fontsize=_SMALL, handlelength=3.0
+        lines, ["-"] * len(lines), loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL, handlelength=3.0
     )
     for text, (name, _) in zip(made.get_texts(), entries, strict=True):
         text.set_parse_math(False)  # a name is a name, with its dollars and underscores

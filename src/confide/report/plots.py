@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 Entry = tuple[str, Look]  # of a legend
 Panel = Callable[["Axes", World], list[Entry]]  # draws, and says what it drew
 
-_WIDTH, _HEIGHT = 3.4, 2.75  # inches of one panel: two of them fill the width of a page
-_DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (4.5, 2)), "dot": (0, (1, 1.8)), "dashdot": (0, (4.5, 1.6, 1, 1.6))}
-_SMALL, _TEXT = 7.5, 8.5
+WIDTH, HEIGHT = 3.4, 2.75  # inches of one panel: two of them fill the width of a page
+DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (4.5, 2)), "dot": (0, (1, 1.8)), "dashdot": (0, (4.5, 1.6, 1, 1.6))}
+SMALL, TEXT = 7.5, 8.5
 
 
 def plot_runs(runs: Sequence[Run]) -> "Figure":
@@ -41,7 +41,7 @@ def save_figures(runs: Sequence[Run], folder: str | Path) -> list[Path]:
         shown = [world for world in found if panel in (*_panels(world), *_noise(world))]
         if shown:
             figure = _drawn([[(panel, world)] for world in shown])
-            written += [_saved(figure, target / f"{name}{ending}") for ending in (".png", ".svg")]
+            written += [saved(figure, target / f"{name}{ending}") for ending in (".png", ".svg")]
     return written
 
 
@@ -53,7 +53,7 @@ def _noise(world: World) -> tuple[Panel, ...]:
     return (_noise_and_signal,) if any(series.noisy for series in world.series) else ()
 
 
-def _saved(figure: "Figure", path: Path) -> Path:
+def saved(figure: "Figure", path: Path) -> Path:
     import matplotlib
 
     still = {"Date": None} if path.suffix == ".svg" else {}  # the same runs, the same file
@@ -66,17 +66,17 @@ def _drawn(rows: Sequence[Sequence[tuple[Panel, World]]]) -> "Figure":
     from matplotlib.figure import Figure
 
     wide = max(len(row) for row in rows)
-    figure = Figure(figsize=(_WIDTH * wide + 0.2, (_HEIGHT + 0.35) * len(rows)), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(WIDTH * wide + 0.2, (HEIGHT + 0.35) * len(rows)), layout="constrained", facecolor="white")
     parts = figure.subfigures(len(rows), 1, squeeze=False)[:, 0]
     for part, row in zip(parts, rows, strict=True):
         axes = part.subplots(1, len(row), squeeze=False)[0]
         entries: dict[Entry, None] = {}  # an ordered set
         for ax, (panel, world) in zip(axes, row, strict=True):
             entries |= dict.fromkeys(panel(ax, world))
-            _dress(ax)
+            dress(ax)
         _legend(part, list(entries), columns=2 * wide)
         if len(rows) > 1:
-            part.suptitle(row[0][1].name, fontsize=_TEXT + 0.5, fontweight="bold", parse_math=False)
+            part.suptitle(row[0][1].name, fontsize=TEXT + 0.5, fontweight="bold", parse_math=False)
     return figure
 
 
@@ -88,10 +88,10 @@ def _regret(ax: "Axes", world: World) -> list[Entry]:
             drawn.append((series.label, look))
     if world.gap and world.gap > 0 and not world.draws_uniform:
         users, look = np.array([1, world.users]), Look(None, "dot")
-        ax.plot(users, world.gap * users, color=look.colour, linestyle=_DASHES[look.dash], linewidth=1.2)
+        ax.plot(users, world.gap * users, color=look.colour, linestyle=DASHES[look.dash], linewidth=1.2)
         drawn.append(("uniform play", look))
     ax.set(xscale="log", yscale="log", xlabel="users", ylabel="cumulative regret")
-    _fit(ax)
+    fit(ax)
     return drawn
 
 
@@ -112,7 +112,7 @@ def _value(ax: "Axes", world: World) -> list[Entry]:
 def _level(ax: "Axes", name: str, level: float | None, *, left: bool) -> None:
     if level is None:
         return
-    ax.axhline(level, color=NEUTRAL[0], linewidth=0.8, linestyle=_DASHES["dot"], zorder=1)
+    ax.axhline(level, color=NEUTRAL[0], linewidth=0.8, linestyle=DASHES["dot"], zorder=1)
     ax.annotate(
         f"{name} {number(level)}",
         (0.01 if left else 0.99, level),
@@ -121,7 +121,7 @@ def _level(ax: "Axes", name: str, level: float | None, *, left: bool) -> None:
         textcoords="offset points",
         horizontalalignment="left" if left else "right",
         verticalalignment="bottom" if left else "top",
-        fontsize=_SMALL,
+        fontsize=SMALL,
         color="#4b5563",
     )
 
@@ -141,7 +141,7 @@ def _noise_and_signal(ax: "Axes", world: World) -> list[Entry]:
             drawn += [(f"{series.label}: noise", solid)] * _line(ax, series.noise(), solid)
             drawn += [(f"{series.label}: signal", dashed)] * _line(ax, series.signal(), dashed)
     ax.set(xscale="log", yscale="log", xlabel="users", ylabel="noise and signal")
-    _fit(ax)
+    fit(ax)
     return drawn
 
 
@@ -154,14 +154,14 @@ def _line(ax: "Axes", curve: Band, look: Look, shown: Any = True) -> bool:
     if not keep.any():
         return False
     users, mean, low, high = (part[keep] for part in (curve.users, curve.mean, curve.low, curve.high))
-    ax.plot(users, mean, color=look.colour, linestyle=_DASHES[look.dash], linewidth=1.2 if look.tone is None else 1.5)
+    ax.plot(users, mean, color=look.colour, linestyle=DASHES[look.dash], linewidth=1.2 if look.tone is None else 1.5)
     if (high > low).any():
         low = low if shown is True else np.maximum(low, mean * 1e-3)  # a logarithmic axis cannot go below zero
         ax.fill_between(users, low, high, color=look.colour, alpha=0.16, linewidth=0)
     return True
 
 
-def _fit(ax: "Axes") -> None:
+def fit(ax: "Axes") -> None:
     """A logarithmic axis for the lines: a wide band, from two seeds say, may leave the figure."""
     drawn = np.concatenate([[], *(np.asarray(line.get_ydata(), dtype=float) for line in ax.lines)])
     drawn = drawn[drawn > 0]  # noise may push a signal below zero
@@ -171,27 +171,27 @@ def _fit(ax: "Axes") -> None:
         ax.set_ylim(10 ** (low - air), 10 ** (high + air))
 
 
-def _dress(ax: "Axes") -> None:
+def dress(ax: "Axes") -> None:
     ax.grid(visible=True, which="major", color="#e5e7eb", linewidth=0.6)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color("#9ca3af")
-    ax.tick_params(which="both", labelsize=_SMALL, color="#9ca3af", labelcolor="#374151", width=0.6)
+    ax.tick_params(which="both", labelsize=SMALL, color="#9ca3af", labelcolor="#374151", width=0.6)
     for label in (ax.xaxis.label, ax.yaxis.label):
-        label.set_fontsize(_TEXT)
+        label.set_fontsize(TEXT)
 
 
 def _legend(part: Any, entries: list[Entry], *, columns: int) -> None:
     from matplotlib.lines import Line2D
 
-    lines = [Line2D([], [], color=look.colour, linestyle=_DASHES[look.dash], linewidth=1.5) for _, look in entries]
+    lines = [Line2D([], [], color=look.colour, linestyle=DASHES[look.dash], linewidth=1.5) for _, look in entries]
     legend = part.legend(
         lines,
         ["-"] * len(lines),
         loc="outside lower center",
         ncols=max(1, min(len(entries), columns)),
         frameon=False,
-        fontsize=_SMALL,
+        fontsize=SMALL,
         handlelength=2.6,
     )
     for text, (label, _) in zip(legend.get_texts(), entries, strict=True):

@@ -1,0 +1,91 @@
+# %% [markdown]
+# # What is a policy worth? From a log of people, on a budget
+#
+# `python examples/analyst.py [--quick] [--out analyst]`, or cell by cell in an editor that knows `# %%`. Its page is
+# docs/tutorial_evaluation.md.
+
+# %%
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import confide
+from confide.audit import verify
+from confide.errors import BudgetExceeded
+from confide.evaluation import LSW, CountsAndSums
+from confide.policy import StochasticPolicy
+from confide.privacy import CentralDP, Certificate, Ledger
+from confide.problems import TabularMDP
+
+parser = argparse.ArgumentParser(description="What is a policy worth? From a log of people, on a budget.")
+parser.add_argument("--quick", action="store_true", help="small numbers, in seconds")
+parser.add_argument("--out", type=Path, default=Path("analyst"), help="the folder of what is published")
+options, _ = parser.parse_known_args()  # a notebook has arguments of its own
+users = 5_000 if options.quick else 50_000
+rehearsal = tempfile.TemporaryDirectory(prefix="analyst-")
+out, kept = options.out, Path(rehearsal.name)  # raw data and the budget: never in the folder that is published
+
+# %% [markdown]
+# ## A log
+# Patients in a ward, twenty states of health from death (0) to recovery (19). Whoever has a log of their own starts at `confide.logs.open`.
+
+# %%
+states, steps = 20, 60
+better, worse = np.minimum(np.arange(states) + 1, 19), np.maximum(np.arange(states) - 1, 0)
+treat, wait = (up * np.eye(states)[better] + (1 - up) * np.eye(states)[worse] for up in (0.65, 0.45))
+rewards = np.zeros((states, 2))
+rewards[19] = 1.0
+ward = TabularMDP(np.stack([treat, wait], axis=1), rewards, start=[0, *[1 / 18] * 18, 0], horizon=steps, name="ward")
+followed = StochasticPolicy(np.full((steps, states, 2), [0.7, 0.3]))
+stays = confide.logs.simulate(ward, followed, users, np.random.default_rng(0), end=[0, 19])
+confide.logs.write(kept / "stays.parquet", stays)
+logs = confide.logs.open(kept / "stays.parquet", max_trajectories=1, max_steps=steps)
+print(logs.check(states=states), "\n")
+
+# %% [markdown]
+# ## A plan, before the data are touched
+# The error that each epsilon would give, from public numbers alone.
+
+# %%
+estimator = CountsAndSums(states=states, return_bound=1.0, visits=states, second_moments=True)
+for epsilon in (0.25, 1.0, 4.0):
+    print(estimator.plan(users=users, privacy=CentralDP(epsilon, 1e-6)), "\n")
+
+# %% [markdown]
+# ## A budget, and one question
+# The ledger is charged before the log is opened; the same question asked again is answered from it, for nothing.
+
+# %%
+private = CentralDP(epsilon=1.0, delta=1e-6)
+with Ledger.init(kept / "budget.sqlite", epsilon=1.2, delta=1e-6) as ledger:
+    estimate = estimator.release(logs, privacy=private, ledger=ledger)  # secure noise, without a seed
+    again = estimator.release(logs, privacy=private, ledger=ledger)
+    assert (again.values == estimate.values).all()
+    try:
+        estimator.release(logs, privacy=private, ledger=ledger, id="once more")
+    except BudgetExceeded as error:
+        print("refused:", error, "\n")
+
+# %% [markdown]
+# ## The table that is published
+
+# %%
+low, high = estimate.interval(0.9)
+print("state  value   90 % interval")
+for state in range(1, 19, 3):
+    print(f"{state:5}  {estimate.values[state]:.3f}   {low[state]:.3f} to {high[state]:.3f}")
+print(estimate.guarantee)
+estimate.save(out)
+verify(Certificate.load(out / "certificate.json"))
+
+# %% [markdown]
+# ## For the data holder alone: how far off is it?
+
+# %%
+exact = LSW(states=states).release(logs)  # NOT PRIVATE
+seen = np.arange(1, 19)
+print(f"\nlargest difference to the exact values: {np.abs(estimate.values - exact.values)[seen].max():.4f} (not for publication)")
+print(f"published: {', '.join(sorted(path.name for path in out.iterdir()))} in {out}")
+rehearsal.cleanup()  # a data holder keeps the log and the budget, and nobody else sees them

@@ -1,0 +1,88 @@
+"""confide reproduce: a paper's claims, algorithms and errata, computed."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from confide.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from confide.reproduce.findings import Reproduction
+
+
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="balle16, luyo21, zhou22 or chowdhury21.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds and users; seconds in place of minutes.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A folder for the page, its figures and the numbers as JSON.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute a paper's claims and errata. Claims may fail; exit code 1 only if one of our own errata does not come out."""
+    from confide.reproduce import reproduce as compute
+
+    with _telling(as_json) as say:
+        found = compute(paper, quick=quick, out=out, progress=say)
+    if as_json:
+        from confide.reproduce.page import as_json as rendered
+
+        typer.echo(rendered(found), nl=False)
+    else:
+        _print(found)
+        if out is not None:
+            typer.echo(f"page: {out / f'{paper}.md'}")
+    if found.broken:
+        numbers = ", ".join(str(erratum.number) for erratum in found.broken)
+        typer.echo(f"errata that did not come out as stated: {numbers}", err=True)
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _telling(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """What is being computed, on a terminal only."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda _text: None
+        return
+    with console.status("") as status:
+        yield lambda text: status.update(escape(text))
+
+
+def _print(found: "Reproduction") -> None:
+    from rich.console import Console
+
+    from confide.reproduce.page import cells
+
+    console = Console()
+    console.print(found.title, style="bold", markup=False, highlight=False)
+    claims = [(claim.locator, claim.says, claim.computed, claim.verdict) for claim in found.calibrations]
+    _table(console, "constants and theorems", ("where", "the paper says", "computed", ""), claims)
+    runs = [(one.name, *cells(run)) for one in found.algorithms for run in one.measured]
+    _table(console, "algorithms", ("algorithm", "run", "epsilon", "measured", "beside"), runs)
+    claims = [(claim.locator, claim.says, claim.computed, claim.verdict) for claim in found.empirical]
+    _table(console, "results", ("where", "the paper says", "computed", ""), claims)
+    for table in found.tables:
+        _table(console, table.title, table.headings, table.rows)
+    wrong = [(str(e.number), e.locator, e.true, e.computed, e.verdict) for e in found.errata]
+    _table(console, "errata", ("", "where", "what is true", "computed", ""), wrong)
+    looked = len(found.calibrations) + len(found.empirical)
+    console.print(
+        f"{looked} claims, {len(found.refuted)} of them do not hold; {len(found.errata)} errata, {len(found.broken)} not shown",
+        highlight=False,
+    )
+
+
+def _table(console: Any, title: str, headings: tuple[str, ...], rows: Any) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", show_lines=True)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row), style="bold" if row[-1] in ("does not hold", "NOT SHOWN") else None)
+    console.print(table)

@@ -1,0 +1,123 @@
+"""The chain of [Balle16, Section 6]: logs of it, and how far estimates are from its values.
+
+The paper leaves open when the reward comes, whether the final state counts, where trajectories start, F_max, w, rho and the sizes of
+batches. Here: the step in the final state pays 1, counts and ends the trajectory; starts are uniform; F_max = 1, the largest return there
+is (R_max / (1 - gamma) = 100 would multiply all noise by 100); w = rho = 1.
+"""
+
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from confide.evaluation import DPLSL, DPLSW, LSL, LSW, DeltaWarning
+from confide.mechanisms.smooth import SmoothGaussian
+from confide.privacy.bounded import Array, Bounded
+from confide.privacy.request import CentralDP
+from confide.problems.zoo.tables import chain_values
+from confide.trajectory import LoggedUsers
+
+STATES, DISCOUNT = 40, 0.99
+PROMISE = CentralDP(0.1, 0.1)  # of Fig. 1
+VALUES: Array = chain_values(states=STATES, discount=DISCOUNT)
+SHARES: Array = (np.arange(STATES) + 1) / STATES  # of users who visit a state
+_BLOCK = 20_000
+
+
+def features(group: int) -> Array | None:
+    """Neighbouring states in groups that share one value; None for the table itself."""
+    if group == 1:
+        return None
+    joined: Array = np.repeat(np.eye(STATES // group), group, axis=0)
+    return joined
+
+
+class ChainLog:
+    """Users of the chain, made again from their seed whenever they are read; sums that were asked for are kept."""
+
+    assumptions = ("simulated",)
+    max_trajectories = 1
+
+    def __init__(self, users: int, seed: tuple[int, ...]) -> None:
+        self.users, self._seed, self._held = users, seed, dict[Any, Bounded]()
+
+    def blocks(self) -> Iterator[LoggedUsers]:
+        rng = np.random.default_rng(self._seed)
+        for first in range(0, self.users, _BLOCK):
+            yield _walks(min(_BLOCK, self.users - first), rng)
+
+    def total(self, statistic: Any, *, progress: Any = None) -> Bounded:  # noqa: ARG002 - as logs have it
+        if statistic not in self._held:
+            parts = [statistic.contribution(block) for block in self.blocks()]
+            total = parts[0]
+            for part in parts[1:]:
+                total = total + part
+            self._held[statistic] = total
+        return self._held[statistic]
+
+
+def _walks(users: int, rng: np.random.Generator) -> LoggedUsers:
+    """Start anywhere, stay with probability 1/2, else advance."""
+    first = rng.integers(STATES, size=users)
+    stays = rng.geometric(0.5, size=(users, STATES))
+    stays[:, -1] = 1
+    stays[np.arange(STATES) < first[:, None]] = 0
+    states = np.repeat(np.tile(np.arange(STATES), users), stays.ravel())
+    ends = np.append(0, np.cumsum(stays.sum(axis=1)))
+    rewards = np.zeros(len(states))
+    rewards[ends[1:] - 1] = 1.0
+    return LoggedUsers(states, rewards, ends, np.arange(users + 1), np.ones(users, dtype=np.bool_))
+
+
+def rmse(values: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(values - VALUES))))
+
+
+def lsw(group: int = 1) -> LSW:
+    return LSW(states=STATES, discount=DISCOUNT, features=features(group))
+
+
+def lsl(ridge: float, group: int = 1) -> LSL:
+    return LSL(states=STATES, discount=DISCOUNT, features=features(group), ridge=ridge)
+
+
+def dp_lsw(calibration: str, group: int = 1) -> DPLSW:
+    return DPLSW(states=STATES, discount=DISCOUNT, features=features(group), calibration=calibration)
+
+
+def dp_lsl(ridge: float, calibration: str, group: int = 1) -> DPLSL:
+    return DPLSL(states=STATES, discount=DISCOUNT, features=features(group), calibration=calibration, ridge=ridge)
+
+
+def released(estimator: Any, log: ChainLog, rng: np.random.Generator, privacy: CentralDP = PROMISE) -> Array:
+    """One private estimate of the values."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeltaWarning)  # delta = .1 is the paper's, and an erratum of its own
+        values: Array = estimator.release(log, privacy=privacy, rng=rng).values
+    return values
+
+
+def constant_error(value: float = 0.5) -> float:
+    """Of one value for every state, the middle of what is possible: whoever learns nothing can have it."""
+    return rmse(np.full(STATES, value))
+
+
+def expected_counts(users: float) -> Array:
+    return users * SHARES
+
+
+def mechanism(estimator: DPLSW | DPLSL, promise: CentralDP = PROMISE) -> SmoothGaussian:
+    """What the estimator adds its noise with."""
+    dimension = STATES if estimator.features is None else estimator.features.shape[1]
+    return SmoothGaussian(promise.epsilon, promise.delta, dimension, estimator.calibration)
+
+
+def noise_std(estimator: DPLSW | DPLSL, users: float, promise: CentralDP = PROMISE) -> float:
+    """alpha S at the expected counts: what is added to every parameter when nothing is unusual."""
+    made = mechanism(estimator, promise)
+    smooth = estimator.smooth_sensitivity(
+        expected_counts(users), math.ceil(users), made.beta, printed=estimator.calibration == "paper"
+    )
+    return made.alpha * smooth

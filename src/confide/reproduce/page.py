@@ -1,0 +1,122 @@
+"""A reproduction as a page of Markdown and as JSON: the same findings, the same bytes."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from confide.reproduce.figures import save
+from confide.reproduce.findings import Algorithm, Claim, Erratum, Measurement, Reproduction, Table, plus_minus, short
+
+
+def write(found: Reproduction, folder: Path) -> list[Path]:
+    """<paper>.md, <paper>.json and the figures; the files written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [save(figure, folder) for figure in found.figures]
+    for path, text in ((folder / f"{found.paper}.md", markdown(found)), (folder / f"{found.paper}.json", as_json(found))):
+        path.write_text(text)
+        written.append(path)
+    return written
+
+
+def as_json(found: Reproduction) -> str:
+    return json.dumps(document(found), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def document(found: Reproduction) -> dict[str, Any]:
+    """Everything but the curves' bands; numbers that are not finite are texts."""
+    made: dict[str, Any] = _plain(asdict(found))
+    for part in ("calibrations", "empirical", "errata"):
+        for entry, finding in zip(made[part], getattr(found, part), strict=True):
+            entry["verdict"] = finding.verdict
+    made["broken"] = [erratum.number for erratum in found.broken]
+    return made
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    number = float(value)
+    if not math.isfinite(number):
+        return str(number)
+    return int(number) if isinstance(value, int) else number
+
+
+def markdown(found: Reproduction) -> str:
+    command = f"confide reproduce {found.paper}{' --quick' if found.quick else ''} --out FOLDER"
+    false = len(found.refuted)
+    parts = [
+        f"# {found.key} reproduced",
+        f'{found.title}. `{command}` wrote this page; what stands under "computed", "measured" and "Shown" was computed by it. '
+        f"{len(found.calibrations) + len(found.empirical)} claims were looked at, {false} of them do not hold; {len(found.errata)} errata.",
+        "## Constants and theorems",
+        _claims(found.calibrations),
+        *(_table(table) for table in found.tables),
+        "## Algorithms",
+        _algorithms(found.algorithms),
+        "## What the paper measures or says of its results",
+        _claims(found.empirical),
+        *(f"![{found.paper}, drawn]({figure.name}.svg)\n\n*{prose(figure.caption)}*" for figure in found.figures),
+        "## Errata",
+        *(_erratum(erratum) for erratum in found.errata),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _claims(claims: tuple[Claim, ...]) -> str:
+    rows = [(claim.locator, prose(claim.says), prose(claim.computed), _bold(claim), prose(claim.how)) for claim in claims]
+    return _grid(("where", "the paper says", "computed", "", "how"), rows)
+
+
+def _bold(claim: Claim) -> str:
+    return f"**{claim.verdict}**" if claim.holds is False else claim.verdict
+
+
+def _table(table: Table) -> str:
+    note = f"\n\n{prose(table.note)}" if table.note else ""
+    return f"**{table.title}**\n\n{_grid(table.headings, table.rows)}{note}"
+
+
+def _algorithms(algorithms: tuple[Algorithm, ...]) -> str:
+    rows = [
+        (*((one.locator, one.name, f"`{one.place}`") if i == 0 else ("", "", "")), *cells(run))
+        for one in algorithms
+        for i, run in enumerate(one.measured)
+    ]
+    return _grid(("where", "algorithm", "file: class", "run", "true epsilon", "measured", "beside"), rows)
+
+
+def cells(run: Measurement) -> tuple[str, str, str, str]:
+    epsilon = "-" if run.true_epsilon is None else short(run.true_epsilon)
+    return run.setting, epsilon, f"{run.what} {plus_minus(run.mean, run.error)}", run.beside
+
+
+def _erratum(erratum: Erratum) -> str:
+    shown = f" *Shown*: {prose(erratum.computed)}" if erratum.computed else ""
+    how = f" ({prose(erratum.how)})" if erratum.how else ""
+    verdict = {True: "", False: " **This computation did not come out as stated.**", None: " (Text.)"}[erratum.stands]
+    printed, true = prose(erratum.says), prose(erratum.true)
+    return f"{erratum.number}. **{erratum.locator}.** *Printed*: {printed} *True*: {true}{shown}{how}{verdict}"
+
+
+def _grid(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [headings, ("---",) * len(headings), *rows]
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
+
+
+def prose(text: str) -> str:
+    """Formulas as text: stars are not emphasis and angles are no tags, outside of `code`."""
+    parts = text.split("`")
+    parts[::2] = [part.replace("*", "\\*").replace("<", "&lt;") for part in parts[::2]]
+    return "`".join(parts)
+
+
+def _cell(text: str) -> str:
+    """Bars would end a cell of a table."""
+    return text.replace("|", "\\|")

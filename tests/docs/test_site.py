@@ -1,0 +1,243 @@
+"""The documentation site: built strictly, complete, quiet in a real browser, offline, and as wide as the screen."""
+
+import functools
+import http.server
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import confide
+from confide import agents, audit, evaluation, logs, mechanisms, privacy, privatizers, problems, report, statistics
+from confide.cli import app
+
+ROOT = Path(__file__).parent.parent.parent
+DOCS = ROOT / "docs"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+SCREENS = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 375, "height": 812}}
+PACKAGES = (agents, audit, evaluation, logs, mechanisms, privacy, privatizers, problems, report, statistics)
+
+
+def missing(what, how):
+    """A skip on somebody's machine; a failure where the tests are meant to be complete."""
+    said = f"{what} is not installed, so the site is not built and looked at: {how}"
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(said)
+
+
+def build(config, folder):
+    """Never with --quiet: warnings that are not written are not counted, and strict means nothing."""
+    if not all(importlib.util.find_spec(name) for name in ("mkdocs", "material", "mkdocstrings")):
+        missing("mkdocs-material with mkdocstrings", 'pip install "confide[docs]"')
+    command = [sys.executable, "-m", "mkdocs", "build", "--config-file", config, "--site-dir", folder]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The folder of the built site. mkdocs.yml is strict: a broken link, a missing anchor, or a page outside the menu fails here."""
+    folder = tmp_path_factory.mktemp("site")
+    built = build(ROOT / "mkdocs.yml", folder)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *said):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        missing("Chromium", "apt-get install chromium")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("Playwright", "pip install playwright")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield launched
+        launched.close()
+
+
+def addresses(site):
+    """Of every page, as a browser asks for them; the search index and the page for what is not found are none."""
+    return sorted(str(page.parent.relative_to(site)) for page in site.rglob("index.html"))
+
+
+class Loads(HTMLParser):
+    """What a page asks a browser to load by itself: a link that a reader may follow is none of it."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        named = {"src", "srcset", "data", "poster", "xlink:href"} | ({"href"} if tag in ("link", "image", "use") else set())
+        kept = dict(attributes)
+        if kept.get("rel") != "canonical":
+            self.found += [value for name, value in attributes if name in named and value]
+
+
+def test_every_page_is_there(site):
+    written = {str(page.relative_to(DOCS).with_suffix("")) for page in DOCS.rglob("*.md")}
+    assert {page.removesuffix("index").rstrip("/") or "." for page in written} == set(addresses(site))
+
+
+def test_a_broken_link_fails_the_build(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "mkdocs.yml").write_text(
+        f"INHERIT: {ROOT / 'mkdocs.yml'}\ndocs_dir: docs\nplugins: []\nextra_css: []\nnav: [index.md]\n"
+    )
+    for text, code in (("# Title\n[up](#title)", 0), ("# Title\n[up](#nowhere)", 1), ("# Title\n[away](nowhere.md)", 1)):
+        (tmp_path / "docs" / "index.md").write_text(text)
+        assert build(tmp_path / "mkdocs.yml", tmp_path / "site").returncode == code, text
+
+
+def test_nothing_is_loaded_from_elsewhere(site):
+    elsewhere = re.compile(r"^(?:\w+:)?//")
+    assert Loads("<script src='//cdn.example/x.js'></script>").found == ["//cdn.example/x.js"]
+    for page in site.rglob("*.html"):
+        loaded = Loads(page.read_text()).found
+        assert len(loaded) > 3
+        assert [url for url in loaded if elsewhere.match(url)] == [], page
+    for style in [*site.rglob("*.css"), *site.rglob("*.svg"), *site.rglob("*.html")]:
+        assert re.findall(r"(?:url\(|@import)\s*[\"']?(?:\w+:)?//", style.read_text()) == [], style
+
+
+def test_every_public_name_and_command_is_in_the_reference(site):
+    reference = "".join(page.read_text() for page in (site / "api").rglob("index.html"))
+    anchors = set(re.findall(r'id="(confide[\w.]*)"', reference))
+    named = {f"{package.__name__}.{name}" for package in PACKAGES for name in package.__all__}
+    twice = {name: f"{name}.{name.rpartition('.')[2]}" for name in named}  # of a function whose file has its name
+    assert [name for name in sorted(named) if not {name, twice[name]} & anchors] == []
+    errors = {f"confide.errors.{name}" for name, kind in vars(confide.errors).items() if isinstance(kind, type)}
+    assert errors | {"confide.run", "confide.explain", "confide.Run"} <= anchors
+    commands = [command.name for command in app.registered_commands] + [group.name for group in app.registered_groups]
+    assert [name for name in commands if f"<code>confide {name}" not in reference] == []
+
+
+WIDEST = """() => {
+  const scrolls = ".md-typeset__scrollwrap, pre, .highlight, .md-tabs, [data-md-component=sidebar]";
+  let widest = document.documentElement, edge = widest.scrollWidth;
+  const visit = (e) => {
+    const box = e.getBoundingClientRect();
+    if (box.width && box.right > edge) [edge, widest] = [box.right, e];
+    if (!e.matches(scrolls)) [...e.children].forEach(visit);
+  };
+  document.querySelectorAll("main, footer").forEach((e) => visit(e));
+  return [edge, widest.outerHTML.slice(0, 120)];
+}"""
+
+
+def visit(browser, screen):
+    """A tab that keeps whatever the page complains about, and whatever it asks others for."""
+    page = browser.new_page(viewport=SCREENS[screen], reduced_motion="reduce")
+    page.set_default_timeout(30_000)
+    page.complaints, page.requests = [], []
+
+    def failed(request):
+        if request.failure != "net::ERR_ABORTED":  # what we do ourselves, by leaving a page before its search is there
+            page.complaints.append(f"{request.url}: {request.failure}")
+
+    page.on("console", lambda said: page.complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.on("requestfailed", failed)
+    page.on("response", lambda answer: page.complaints.append(f"{answer.url}: {answer.status}") if answer.status >= 400 else None)
+    page.on("request", lambda request: page.requests.append(request.url))
+    return page
+
+
+def test_every_page_opens_quietly_offline_and_within_the_screen(browser, site, address):
+    page, wide = visit(browser, "phone"), []
+    # every page would index all words anew, a third of the time: search has a test of its own
+    empty = json.loads((site / "search" / "search_index.json").read_text()) | {"docs": []}
+    page.route("**/search_index.json", lambda route: route.fulfill(json=empty))
+    for name in addresses(site):
+        page.goto(f"{address}{name}/".replace("/./", "/"), wait_until="load")
+        for screen, size in SCREENS.items():
+            page.set_viewport_size(size)
+            edge, element = page.evaluate(WIDEST)
+            wide += [(name, screen, edge, element)] if edge > size["width"] else []
+        assert page.locator("h1").count() == 1, name
+        assert page.evaluate("[...document.images].filter((image) => !image.naturalWidth).map((image) => image.src)") == [], name
+        assert page.complaints == [], name
+    assert wide == []
+    assert [url for url in page.requests if not url.startswith((address, "data:", "blob:"))] == []
+    page.close()
+
+
+def test_too_wide_and_too_loud_is_noticed(browser, address):
+    """The twin of the test above: a page with a wide picture, a missing file, and a word on the console."""
+    page = visit(browser, "phone")
+    page.goto(address)
+    with page.expect_response("**/no.png"):
+        page.evaluate("""() => {
+          const added = "<div style='width: 500px; height: 1px'></div><img src='/no.png'>";
+          document.querySelector("article").insertAdjacentHTML("beforeend", added);
+          console.error("loud");
+        }""")
+    assert page.evaluate(WIDEST)[0] > SCREENS["phone"]["width"]
+    assert "loud" in page.complaints
+    assert any(said.endswith("no.png: 404") for said in page.complaints)
+    page.close()
+
+
+def test_a_wide_table_scrolls_inside_its_box(browser, address):
+    page = visit(browser, "phone")
+    page.goto(address + "benchmarks/mixtures/")
+    box = page.locator(".md-typeset__scrollwrap").first
+    box.wait_for()
+    widths = box.evaluate("(e) => [e.scrollWidth, e.clientWidth]")
+    assert widths[0] > widths[1] <= SCREENS["phone"]["width"]
+    page.close()
+
+
+def test_search_works_without_a_network(browser, address):
+    page = visit(browser, "desktop")
+    page.goto(address)
+    page.locator("input.md-search__input").fill("billboard")
+    page.locator(".md-search-result__item a").first.wait_for()
+    found = [link.get_attribute("href") for link in page.locator(".md-search-result__item a").all()]
+    assert any("threat_model" in link for link in found)
+    assert page.complaints == []
+    assert all(url.startswith((address, "data:", "blob:")) for url in page.requests)
+    page.close()
+
+
+TEXTS = """() => {
+  const box = document.documentElement.viewBox.baseVal;
+  const texts = [...document.querySelectorAll("text")].map((e) => [e.textContent, e.getBBox()]);
+  const outside = texts.filter(([, b]) => b.x < 4 || b.y < 4 || b.x + b.width > box.width - 4 || b.y + b.height > box.height - 4);
+  const apart = (a, b) => a.x + a.width <= b.x || b.x + b.width <= a.x || a.y + a.height <= b.y + 3 || b.y + b.height <= a.y + 3;
+  const clashes = texts.flatMap(([s, a], i) => texts.slice(i + 1).filter(([, b]) => !apart(a, b)).map(([t]) => [s, t]));
+  return [texts.length, outside.map(([s]) => s), clashes];
+}"""
+
+
+def test_the_text_of_pictures_stays_inside_and_apart(browser, address):
+    page = visit(browser, "desktop")
+    pictures = sorted((DOCS / "pictures").glob("*.svg"))
+    assert len(pictures) >= 6
+    for picture in pictures:
+        page.goto(f"{address}pictures/{picture.name}")
+        count, outside, clashes = page.evaluate(TEXTS)
+        assert count > 3 and (outside, clashes) == ([], []), picture.name
+    page.close()
