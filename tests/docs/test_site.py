@@ -2,11 +2,9 @@
 
 import functools
 import http.server
-import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -21,22 +19,12 @@ from confide.cli import app
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 SCREENS = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 375, "height": 812}}
 PACKAGES = (agents, audit, evaluation, logs, mechanisms, privacy, privatizers, problems, report, statistics)
 
 
-def missing(what, how):
-    """A skip on somebody's machine; a failure where the tests are meant to be complete."""
-    said = f"{what} is not installed, so the site is not built and looked at: {how}"
-    (pytest.fail if os.environ.get("CI") else pytest.skip)(said)
-
-
 def build(config, folder):
     """Never with --quiet: warnings that are not written are not counted, and strict means nothing."""
-    if not all(importlib.util.find_spec(name) for name in ("mkdocs", "material", "mkdocstrings")):
-        missing("mkdocs-material with mkdocstrings", 'pip install "confide[docs]"')
     command = [sys.executable, "-m", "mkdocs", "build", "--config-file", config, "--site-dir", folder]
     return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
 
@@ -60,20 +48,6 @@ def address(site):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        missing("Chromium", "apt-get install chromium")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("Playwright", "pip install playwright")
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield launched
-        launched.close()
 
 
 def addresses(site):

@@ -1,37 +1,12 @@
 """The report in a real browser: drawn, quiet, offline, and as wide as the screen."""
 
-import os
-import shutil
-
 import pytest
 
 from confide.privacy.certificate import Certificate
 from confide.report import write_report
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 SCREENS = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 EVIL = "<img src=x onerror=alert(1)><a href='https://example.org'>x</a></script><script>alert(2)</script>"
-
-
-def missing(what, how):
-    """A skip on somebody's machine; a failure where the tests are meant to be complete."""
-    said = f"{what} is not installed, so the report is not looked at in a browser: {how}"
-    (pytest.fail if os.environ.get("CI") else pytest.skip)(said)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        missing("Chromium", "apt-get install chromium")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("Playwright", "pip install playwright")
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield launched
-        launched.close()
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,7 @@ import csv
 import io
 import json
 import math
-import os
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -164,29 +162,7 @@ def test_what_is_not_known_is_not_made_up(pages):
     assert "low" not in figures(pages["one seed"])["panels"]["curves-0"]["traces"][0]
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 SCREENS = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 375, "height": 812}}
-
-
-def missing(what, how):
-    """A skip on somebody's machine; a failure where the tests are meant to be complete."""
-    said = f"{what} is not installed, so the comparison is not looked at in a browser: {how}"
-    (pytest.fail if os.environ.get("CI") else pytest.skip)(said)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        missing("Chromium", "apt-get install chromium")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("Playwright", "pip install playwright")
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield launched
-        launched.close()
 
 
 @pytest.fixture(scope="module")
