@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 import confide
-from confide.agents import OFULQ
+from confide.agents import OFULQ, UCRLVTR
 from confide.errors import PrivacyError
 from confide.mechanisms.sources import noise_source
+from confide.privacy.certificate import certify
 from confide.privatizers import every
-from confide.problems import oscillator
+from confide.problems import lock, oscillator
 
 LOCAL = confide.LocalDP(5.0, 1e-5)
 
@@ -55,4 +56,28 @@ def test_a_crowd_is_for_local_promises():
     made = OFULQ(oscillator().public, episodes=10, privacy=confide.JointDP(1.0, 1e-5), noise=noise_source("fast", 0))
     users = oscillator().sample(made.next_batch().policy, 2, np.random.default_rng(0))
     with pytest.raises(PrivacyError, match="LocalDP"):
+        made.observe_crowd(users)
+
+
+def test_no_certificate_hides_a_simulation():
+    """Made by hand, after a save and a restore, too."""
+    made = agent(20, 0)
+    made.next_batch()
+    made.observe_crowd(oscillator().sample(made.next_batch().policy, 12, np.random.default_rng(0)))
+    again = agent(20, 0)
+    again.restore(made.save(), released=0)
+    for one in (made, again):
+        assert "simulated for 12 users" in str(certify(one.guarantee, one.mechanisms()).document["assumptions"])
+    counted = UCRLVTR(lock().public, episodes=50, privacy=confide.JointDP(1.0, 1e-5), noise=noise_source("fast", 0))
+    counted.observe(lock().count(counted.next_batch().policy, 30, np.random.default_rng(0)))
+    restored = UCRLVTR(lock().public, episodes=50, privacy=confide.JointDP(1.0, 1e-5), noise=noise_source("fast", 0))
+    restored.restore(counted.save(), released=0)
+    for one in (counted, restored):
+        assert "exact transition counts" in str(certify(one.guarantee, one.mechanisms()).document["assumptions"])
+
+
+def test_a_server_of_real_users_is_told_what_to_do():
+    made = OFULQ(oscillator().public, episodes=10, privacy=LOCAL, noise=noise_source("secure"))
+    users = oscillator().sample(made.next_batch().policy, 2, np.random.default_rng(0))
+    with pytest.raises(PrivacyError, match="each device sends its own message"):
         made.observe_crowd(users)

@@ -117,7 +117,7 @@ def test_devices_draw_independently():
 
 def test_a_crowd_is_for_simulation_only():
     secure = LocalPrivatizer(BOUND, SCHEDULE, privacy=GAUSSIAN, noise=noise_source("secure"))
-    with pytest.raises(PrivacyError, match="fast noise only"):
+    with pytest.raises(PrivacyError, match="no server of real users takes contributions"):
         secure.absorb_crowd(Bounded(np.zeros(3), BOUND, 2))
     server = privatizer()
     with pytest.raises(InvalidParameter, match="cross the release after user 4"):

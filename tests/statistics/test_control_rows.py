@@ -85,3 +85,13 @@ def test_what_makes_no_sense_is_refused_or_zero():
         ControlRows(2, 1, cap=0.0)
     with pytest.raises(InvalidParameter, match="must have finite bounds"):
         ControlSums(BOUND, np.inf, 0.1)
+
+
+@pytest.mark.parametrize("shock", [0.0, 1e-170])
+@pytest.mark.parametrize("size", [0.0, 1e-170, 1.0])
+def test_nobody_at_rest_stops_the_others(shock, size):
+    """Whether it runs at all must not depend on one person: a system without noise, somebody who does nothing, a cap that is used up."""
+    quiet = ControlSums(BOUND, gain=1.0, shock=shock)
+    for states in (np.full((4, 2), size), np.array([[9.0, 0], [9, 0], [size, 0], [0, 0]])):
+        found = quiet.contribution(episode(states, np.zeros((3, 1)))).values
+        assert np.isfinite(found).all() and np.linalg.norm(found) <= BOUND.sensitivity(Relation.NULL)

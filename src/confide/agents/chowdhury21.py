@@ -19,7 +19,7 @@ class PrintedControl:
     """[Chowdhury21, Sec. IV-A, proof of Thm. 3]."""
 
     levels: int  # m: of the tree, over K - 1 leaves
-    sigma_1: float  # of each noise on an entry of sum z z^T
+    sigma_1: float  # of each noise on an entry of sum z z^T; in svec's coordinates, so sigma_1 / sqrt(2) off the diagonal
     sigma_2: float  # of each noise on an entry of sum z x'^T
     lambda_min: float  # Lambda: the norm of the noise on z z^T
     lambda_max: float  # 3 Lambda: eta = 2 Lambda is added to the diagonal

@@ -236,7 +236,7 @@ class Learner:
     def _saved(self) -> bytes:
         inner = np.frombuffer(self._privatizer.save(), dtype=np.uint8)
         memory = {f"memory.{key}": np.asarray(value) for key, value in self._planned_with().items()}
-        facts = {"settings": self.settings}
+        facts = {"settings": self.settings, "simulated": self._simulated}
         return pack("learner", self._privatizer.generation, facts, {"privatizer": inner, **memory, **self._more_state()})
 
     def _more_state(self) -> dict[str, npt.NDArray[Any]]:
@@ -269,7 +269,7 @@ class Learner:
             raise StateError("the state belongs to another learner, or to one for another problem")
         self._privatizer.restore(state.arrays["privatizer"].tobytes(), released=released)
         memory = {key.removeprefix("memory."): value for key, value in state.arrays.items() if key.startswith("memory.")}
-        self._memory, self._round = memory, None
+        self._memory, self._round, self._simulated = memory, None, int(state.facts.get("simulated", 0))
 
     def current_round(self) -> Round:
         """What everybody plans from the last release. Public."""

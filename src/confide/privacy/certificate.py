@@ -103,10 +103,21 @@ def certify(
             "relation": str(request.relation),
         },
         "mechanisms": [mechanism.to_json() for mechanism in mechanisms],
-        "assumptions": [*standing_assumptions(guarantee.trust, guarantee.source), *assumptions],
+        "assumptions": [
+            *standing_assumptions(guarantee.trust, guarantee.source),
+            *assumptions,
+            *_simulations(mechanisms, assumptions),
+        ],
     }
     check_schema(document)
     return Certificate(document)
+
+
+def _simulations(mechanisms: Sequence[Mechanism], said: Sequence[str]) -> list[str]:
+    """What a mechanism says of simulated users, unless it was said already: no certificate hides that there were none."""
+    if any(text.startswith("Simulated") for text in said):
+        return []
+    return [f"Simulated: {mechanism.query}" for mechanism in mechanisms if "simulated" in mechanism.query]
 
 
 def standing_assumptions(trust: Trust, source: str) -> list[str]:

@@ -119,7 +119,7 @@ class CentralPrivatizer:
     def _pack(self) -> bytes:
         inner: npt.NDArray[np.uint8] = np.frombuffer(self._counter.save(), dtype=np.uint8)
         arrays: dict[str, npt.NDArray[Any]] = {"leaf": self._leaf, "counter": inner}
-        return pack("privatizer", self._counter.generation, {"users": self._users, "schedule": repr(self.schedule)}, arrays)
+        return pack("privatizer", self._counter.generation, {"users": self._users, "schedule": self.schedule.name}, arrays)
 
     def restore(self, data: bytes, *, released: int | None = None) -> None:
         """Take over a saved state, into a privatizer made with the same arguments; see `Counter.restore`. A store knows `released`."""
@@ -128,7 +128,7 @@ class CentralPrivatizer:
         if self._users:
             raise StateError("this privatizer has already absorbed data: restore into a new one")
         state = unpack(data, "privatizer", released=max(released or 0, self._store.generation() if self._store else 0))
-        if state.facts["schedule"] != repr(self.schedule):
+        if state.facts["schedule"] != self.schedule.name:
             raise StateError("the state belongs to a privatizer with another schedule")
         self._counter.restore(state.arrays["counter"].tobytes(), released=state.generation)
         self._leaf, self._users, self._durable = state.arrays["leaf"], state.facts["users"], state.generation

@@ -103,7 +103,10 @@ class LocalPrivatizer:
         """
         source, noise, users = self._source, self.channel.noise, contribution.users
         if not isinstance(source, FastSource):
-            raise PrivacyError("a crowd is simulated with fast noise only: with secure noise every device sends its own message")
+            raise PrivacyError(
+                "no server of real users takes contributions under LocalDP: each device sends its own message (agent.client()); "
+                "crowds are for simulations, which have fast noise"
+            )
         if contribution.bound is not self.channel.bound and contribution.bound != self.channel.bound:
             raise InvalidParameter("the contribution was clipped by another bound than the privatizer's")
         self._check_room(users)
@@ -166,5 +169,5 @@ class LocalPrivatizer:
 
     def _made_for(self) -> str:
         """All that must agree between the privatizer that was saved and the one that goes on."""
-        public = self.mechanism().to_json() | {"query": "", "schedule": repr(self.schedule), "source": self._source.name}
+        public = self.mechanism().to_json() | {"query": "", "schedule": self.schedule.name, "source": self._source.name}
         return json.dumps(public, sort_keys=True)

@@ -3,6 +3,7 @@
 The users between two releases are one leaf of the counter. Fewer releases mean fewer leaves, less noise and less planning.
 """
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +32,12 @@ class Schedule:
                     raise InvalidParameter(f"release times must increase, got {early} before {late}")
 
     @property
+    def name(self) -> str:
+        """For saved states: the same schedule has the same name, and a long one a short name."""
+        said = repr(self)
+        return said if len(said) < 200 else f"Schedule {hashlib.sha256(said.encode()).hexdigest()}"
+
+    @property
     def leaves(self) -> int:
         return len(self.times)
 
@@ -45,7 +52,8 @@ def every_episode(episodes: int) -> Schedule:
 
 def one_tree(episodes: int) -> Schedule:
     """A release after every user but the last but one: K - 1 leaves, since nobody comes after a K-th release, so that m = ceil(log2 K)."""
-    return every_episode(episodes) if episodes <= 2 else Schedule((*range(1, episodes - 1), episodes))
+    _check_episodes(episodes)
+    return Schedule((*range(1, episodes - 1), episodes))
 
 
 def every(interval: int, episodes: int) -> Schedule:

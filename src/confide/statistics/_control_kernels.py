@@ -39,7 +39,7 @@ def episode_sums(states: Array, inputs: Array, cap: float, weight: float, gain: 
                 for i in range(n):
                     after[i] *= longest / np.sqrt(reach)
                 reach = longest * longest
-            c = min(1.0, left / (size + weight * weight * longest * longest))
+            c = min(1.0, left / max(size + weight * weight * longest * longest, 1e-300))  # nobody at rest divides by zero
             left = max(left - c * (size + weight * weight * reach), 0.0)
             k = 0
             for i in range(p):
