@@ -84,6 +84,8 @@ class OptimisticControl:
 
 def _projected(policy: LinearPolicy, longest: float) -> LinearPolicy:
     """Gains no longer than gamma: [Chowdhury21, Lemma 2] assumes it, and it does not follow."""
+    if float(np.square(policy.gains).sum(axis=(1, 2)).max()) <= longest**2:  # by the Frobenius norm, which is larger, and fast
+        return policy
     sizes = np.linalg.norm(policy.gains, 2, axis=(1, 2))
     return LinearPolicy(policy.gains * np.minimum(1.0, longest / np.maximum(sizes, 1e-300))[:, None, None])
 

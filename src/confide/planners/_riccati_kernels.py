@@ -277,3 +277,26 @@ def highest(hat: Array, spread: Array, model: Model, top: float) -> tuple[float,
     if at_left >= at_right:
         return at_left, np.exp(left)
     return at_right, np.exp(right)
+
+
+@njit
+def policy_costs(A: Array, B: Array, Q: Array, R: Array, gains: Array) -> Array:
+    """P_h = Q + K_h^T R K_h + (A + B K_h)^T P_{h+1} (A + B K_h) of u_h = K_h x_h, P_{H+1} = 0 [h, n, n]."""
+    H, d, n = gains.shape
+    P, closed, through, priced = np.zeros((H + 1, n, n)), np.zeros((n, n)), np.zeros((n, n)), np.zeros((d, n))
+    for h in range(H - 1, -1, -1):
+        multiply(B, gains[h], closed)
+        for i in range(n):
+            for j in range(n):
+                closed[i, j] += A[i, j]
+        multiply(P[h + 1], closed, through)
+        multiply(R, gains[h], priced)
+        for i in range(n):
+            for j in range(n):
+                total = Q[i, j]
+                for k in range(d):
+                    total += gains[h, k, i] * priced[k, j]
+                for k in range(n):
+                    total += closed[k, i] * through[k, j]
+                P[h, i, j] = total
+    return P[:H]

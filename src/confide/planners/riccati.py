@@ -8,6 +8,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from confide.planners._riccati_kernels import policy_costs
 from confide.policy import LinearPolicy
 
 Array = npt.NDArray[np.float64]
@@ -26,11 +27,8 @@ def riccati(A: Array, B: Array, Q: Array, R: Array, horizon: int) -> tuple[Array
 
 def linear_costs(A: Array, B: Array, Q: Array, R: Array, gains: Array) -> Array:
     """Costs to go P [h, n, n] of the policy u_h = K_h x_h."""
-    H, _, n = gains.shape
-    P = np.zeros((H + 1, n, n))
-    for h in reversed(range(H)):
-        P[h] = _cost_to_go(A, B, Q, R, gains[h], P[h + 1])
-    return P[:H]
+    P: Array = policy_costs(A, B, Q, R, np.ascontiguousarray(gains, dtype=float))
+    return P
 
 
 def _cost_to_go(A: Array, B: Array, Q: Array, R: Array, K: Array, P: Array) -> Array:
