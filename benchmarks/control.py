@@ -7,7 +7,9 @@ times doing nothing. With --write the tables go to docs/benchmarks/control.md.
 """
 
 import argparse
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 
 import numpy as np
@@ -17,12 +19,13 @@ from confide.agents.catalogue import make_agent
 from confide.experiments.runner import run
 from confide.mechanisms.sources import noise_source
 from confide.privacy.request import JointDP, NoPrivacy, Request
-from confide.problems import make
+from confide.problems import LQSystem, make
 
 DELTA = 1e-5
 NAMED = ("oscillator", "thermal", "glucose")
 AGENTS = ("thompson-lq", "certainty-equivalent-lq")
 OFU = "ofu-lq"
+UNSEEN = 20  # systems before this one were looked at when the gate was made
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,74 @@ def gate(instances: int, sizes: tuple[int, ...]) -> list[str]:
     return lines
 
 
+def unstable(rng: np.random.Generator) -> LQSystem:
+    return drawn(rng, radius=rng.uniform(0.9, 1.1), horizon=int(rng.integers(10, 31)))
+
+
+def drawn(
+    rng: np.random.Generator,
+    *,
+    radius: float | None = None,
+    horizon: int | None = None,
+    push: tuple[float, float] = (0.2, 0.6),
+    states: tuple[int, int] = (2, 4),
+    inputs: tuple[int, int] = (1, 2),
+    others: float = 1.0,
+    R: float = 0.1,
+    noise: float = 0.1,
+    loose: float | None = None,
+) -> LQSystem:
+    """As random_lq, with one thing different: A is as large as it was drawn, Q = diag(1, others, others, ...)."""
+    n, d = int(rng.integers(states[0], states[1] + 1)), int(rng.integers(inputs[0], inputs[1] + 1))
+    H = horizon or int(rng.integers(5, 11))
+    A, B = rng.normal(size=(n, n)), rng.normal(size=(n, d))
+    A *= (rng.uniform(0.4, 0.9) if radius is None else radius) / np.abs(np.linalg.eigvals(A)).max()
+    B *= rng.uniform(*push) / np.linalg.norm(B)
+    fitting = LQSystem(A, B, np.diag([1.0] + [others] * (n - 1)), R * np.eye(d), H, noise, name="drawn")
+    return fitting if loose is None else replace(fitting, parameter_bound=max(loose, float(fitting.parameter_bound or 0.0)))
+
+
+FAMILIES: dict[str, Callable[[np.random.Generator], LQSystem]] = {
+    "as random-lq": drawn,
+    "spectral radius .9 to 1.1, H = 10 to 30": unstable,
+    "weak inputs, norm of B .02 to .1": partial(drawn, push=(0.02, 0.1)),
+    "R = 1": partial(drawn, R=1.0),
+    "R = 10": partial(drawn, R=10.0),
+    "Q = diag(1, .01, ...)": partial(drawn, others=0.01),
+    "5 or 6 states, 3 inputs": partial(drawn, states=(5, 6), inputs=(3, 3)),
+    "C_w = .01": partial(drawn, noise=0.01),
+    "C_w = .3": partial(drawn, noise=0.3),
+    "bound of 8": partial(drawn, loose=8.0),
+}
+
+
+def elsewhere(cell: tuple[str, str, Request, int, int]) -> tuple[float, float]:
+    """(regret / that of doing nothing, the largest cost so far / that of doing nothing) of one run."""
+    family, agent, privacy, episodes, instance = cell
+    system = FAMILIES[family](np.random.default_rng([list(FAMILIES).index(family), instance]))
+    done = run(make_agent(agent, system, episodes=episodes, privacy=privacy), system, seed=instance)
+    gained, served = system.optimal_value - system.uniform_value, np.asarray(done.checkpoints, dtype=float)
+    so_far = 1 + (done.regret - served * gained) / (served * -system.uniform_value)
+    return float(done.regret[-1] / (episodes * gained)), float(so_far.max())
+
+
+def families(instances: int, columns: dict[str, tuple[Request, int]]) -> list[str]:
+    """The gate on systems that it was not made on."""
+    agent = AGENTS[1]
+    lines = [f"| {agent}, {instances} systems each | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    cells = [(f, agent, *column, i) for f in FAMILIES for column in columns.values() for i in range(UNSEEN, UNSEEN + instances)]
+    with get_context("spawn").Pool(2) as pool:
+        found = np.array(pool.map(elsewhere, cells, chunksize=4)).reshape(len(FAMILIES), len(columns), instances, 2)
+    for family, rows in zip(FAMILIES, found, strict=True):
+        told = [
+            f"mean {ratio.mean():.2f}, most {ratio.max():.2f}; above 1.05: {int((ratio > 1.05).sum())};"
+            f" cost at any moment at most {cost.max():.2f}"
+            for ratio, cost in (row.T for row in rows)
+        ]
+        lines.append(f"| {family} | " + " | ".join(told) + " |")
+    return lines
+
+
 def outside(case: Case) -> int:
     """1 if the truth is outside the confidence set at any release of the run, 0 otherwise."""
     problem, (seed,) = make(case.problem), case.seeds
@@ -159,10 +230,13 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.quick:
         sections = [regrets((0, 1), 20_000), as_printed((0, 1), 2_000), gate(20, (100, 10_000)), coverage(50)]
+        sections.append(families(4, {"K = 10,000, eps = 1": (JointDP(1.0, DELTA), 10_000)}))
     else:
         seeds = tuple(range(10))
         sections = [regrets(seeds, 100_000), as_printed(seeds, 100_000)]
         sections += [gate(200, (100, 1_000, 7_000, 10_000, 100_000)), coverage(1000)]
+        private = {f"K = {K:,}, eps = {e:g}": (JointDP(e, DELTA), K) for K, e in ((10_000, 1.0), (100_000, 1.0), (1_000, 10.0))}
+        sections.append(families(30, private | {"K = 100, no privacy": (NoPrivacy(), 100)}))
     record("Control of linear systems", "\n\n".join("\n".join(lines) for lines in sections) + "\n", write=arguments.write)
 
 

@@ -86,3 +86,33 @@ def test_what_makes_no_sense_is_refused_or_zero():
         SUMS.contribution(nobody_counted(3, 2))
     with pytest.raises(InvalidParameter, match="weight must be positive"):
         ResidualRows(2, 1, 0.0)
+
+
+SCALES = np.array([1.0, 1.0, 8.0])
+
+
+@pytest.mark.parametrize("horizon", [1, 4, 30])
+def test_scales_come_before_the_clip(horizon):
+    """Attacked as without them, and with inputs that overflow: no two episodes are farther apart than stated."""
+    scaled = Residuals(BOUND, GUESS, clip=0.4, cap=1.5, reach=2.0, scales=SCALES)
+    rng, values = np.random.default_rng(1), []
+    episodes = [*hostile(rng, horizon), (np.zeros((horizon + 1, 2)), np.full((horizon, 1), 1e308))]
+    for states, inputs in episodes:
+        values.append(scaled.contribution(Trajectories(states[None], inputs[None], np.zeros((1, horizon)))).values)
+    apart = np.stack(values)[:, None] - np.stack(values)[None]
+    farthest = np.sqrt((apart**2).sum(axis=2)).max()
+    assert 0.6 * BOUND.sensitivity(Relation.REPLACE) < farthest <= BOUND.sensitivity(Relation.REPLACE)
+    assert np.linalg.norm(values, axis=1).max() <= BOUND.sensitivity(Relation.NULL)
+    assert not values[-1].any()
+
+
+def test_scales_are_units_of_inputs():
+    system = oscillator()
+    users = system.sample(system.optimal_policy, 400, np.random.default_rng(0))
+    wide, scaled = (Residuals(BOUND, GUESS, clip=1e3, cap=1e3, reach=1e9, scales=each) for each in (None, SCALES))
+    (S, G), (shown, residuals) = (BOUND.unpack(each.contribution(users).values) for each in (wide, scaled))
+    np.testing.assert_allclose(1e3 * shown / np.outer(SCALES, SCALES), 1e3 * S, atol=0.1)
+    np.testing.assert_allclose(1e3 * residuals / SCALES[:, None], 1e3 * G, atol=0.1)
+    for wrong in ([1.0, 1.0], [1.0, 1.0, 0.0], [2.0, 1.0, 1.0], [1.0, 1.0, np.inf]):
+        with pytest.raises(InvalidParameter, match="scales must be 3 positive finite numbers, those of states 1"):
+            Residuals(BOUND, GUESS, clip=1.0, cap=1.0, reach=2.0, scales=np.array(wrong))

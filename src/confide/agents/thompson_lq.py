@@ -15,10 +15,10 @@ class ThompsonLQ(Controller):
     noise. Each user is in one leaf, which is released once. Bounds are enforced by clipping, never assumed. Gains are functions of
     releases and of a public seed, never of a user's x_1. PRIVACY IS PROVED; REGRET IS MEASURED: there is no theorem for this controller.
 
-    The gate: gains are those that cost least under the posterior itself, uncertainty included, so that where B is unknown they are zero;
-    a draw is moved to them until it is expected to cost no more than doing nothing; and with fewer users than 40 times those who explore
-    nobody explores. At the end of a run, not at every moment of it: exploring is paid first. It cannot know that B is weak before it has
-    tried it, the posterior is too sure of itself for long horizons and unstable systems, and a `schedule` of one's own has no gate.
+    The gate: systems are drawn from the posterior, and gains are played only if in nearly all of them they cost no more than doing nothing;
+    draws are moved to safer gains until that is so. Inputs that are tried in order to learn are as small as it takes to stay within 1.05
+    times the cost of doing nothing, at any moment of a run, in 95 % of these systems, and to cost little of what users to come could gain.
+    With fewer users than 40 times those of the first two leaves nobody tries any. It is as good as the posterior is: nothing is proved.
 
     `bonus_scale` is the spread of the draws in standard deviations of the posterior (0.4).
     """

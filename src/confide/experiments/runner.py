@@ -5,6 +5,7 @@ import importlib.metadata
 import platform
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -153,5 +154,11 @@ def fingerprint(problem: Any) -> str:
 
 
 def versions() -> dict[str, str]:
+    return dict(_versions())
+
+
+@lru_cache(maxsize=1)
+def _versions() -> tuple[tuple[str, str], ...]:
+    """Once per process: to read them takes milliseconds."""
     packages = ("confide", "numpy", "scipy", "numba", "dp-accounting")
-    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in packages}}
+    return ("python", platform.python_version()), *((name, importlib.metadata.version(name)) for name in packages)

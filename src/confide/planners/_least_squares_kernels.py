@@ -261,3 +261,29 @@ def _violated(w: Array, free: Flags, barred: Flags, target: Array, P: Array, gra
         if not free[i] and not barred[i] and gradient[i] - nu < lowest:
             worst, lowest = i, gradient[i] - nu
     return worst
+
+
+@njit
+def ellipsoid(S: Array, C: Array, shift: float, least: float) -> tuple[Array, Array, float, float]:
+    """V^-1 C, V = S + shift I with eigenvalues raised to `least`, ln det(V / least), and the smallest eigenvalue of V."""
+    p, n = C.shape
+    theta, V, moved = np.zeros((p, n)), np.zeros((p, p)), S.copy()
+    for i in range(p):
+        moved[i, i] += shift
+    values, vectors = _eigh(moved)
+    log_det, smallest = 0.0, np.inf
+    for k in range(p):
+        value = max(values[k], least)
+        log_det += np.log(value / least)
+        smallest = min(smallest, value)
+        for j in range(n):
+            along = 0.0
+            for i in range(p):
+                along += vectors[i, k] * C[i, j]
+            for i in range(p):
+                theta[i, j] += vectors[i, k] * along / value
+        for i in range(p):
+            for j in range(i + 1):
+                V[i, j] += vectors[i, k] * value * vectors[j, k]
+                V[j, i] = V[i, j]
+    return theta, V, log_det, smallest

@@ -31,42 +31,84 @@ def cautious(theta: Array, covariance: Array, Q: Array, R: Array, horizon: int) 
 
 
 @njit
-def expected_cost(theta: Array, covariance: Array, Q: Array, R: Array, gains: Array, first: Array, noise: Array) -> float:
-    """Of gains under the same model, from states of second moment `first` with noise of covariance `noise`."""
-    H, d, n = gains.shape
-    p = n + d
-    P, cost = np.zeros((n, n)), 0.0
-    lift = np.zeros((p, n))
-    lift[:n] = np.eye(n)
-    for h in range(H - 1, -1, -1):
-        cost += np.trace(P @ noise)
-        M = theta @ P @ np.ascontiguousarray(theta.T) + np.trace(P) * covariance
-        M[:n, :n] += Q
-        M[n:, n:] += R
-        lift[n:] = gains[h]
-        P = np.ascontiguousarray(lift.T) @ M @ lift
-    return float(cost + np.trace(P @ first))
+def state_moments(theta: Array, gains: Array, starts: Array, shocks: Array, reach: float) -> Array:
+    """E x x^T at every step that counts [g, h, n, n]: of made-up users with starts [u, n] and noise [u, h, n], who all play all gains."""
+    m, H, d, n = gains.shape
+    users = len(starts)
+    total = np.zeros((m, H, n, n))
+    closed, x, after = np.zeros((H, n, n)), np.zeros(n), np.zeros(n)
+    for g in range(m):
+        for h in range(H):
+            for i in range(n):
+                for j in range(n):
+                    closed[h, i, j] = theta[j, i]
+                    for k in range(d):
+                        closed[h, i, j] += theta[n + k, i] * gains[g, h, k, j]
+        for u in range(users):
+            x[:] = starts[u]
+            seen = 0.0
+            for h in range(H):
+                for i in range(n):
+                    seen += x[i] * x[i]
+                if h > 0 and seen > reach:
+                    break
+                for i in range(n):
+                    after[i] = shocks[u, h, i]
+                    for j in range(n):
+                        total[g, h, i, j] += x[i] * x[j] / users
+                        after[i] += closed[h, i, j] * x[j]
+                x[:] = after
+    return total
 
 
 @njit
-def second_moments(theta: Array, gains: Array, first: Array, noise: Array, reach: float, turn: Array) -> Array:
-    """E sum_h z z^T [p, p] of one user, averaged over gains [g, h, d, n], of steps that count; E x x^T is shown as turn E x x^T turn^T."""
+def shown_moments(states: Array, gains: Array, turn: Array) -> Array:
+    """sum_h z z^T [p, p] from E x x^T [g, h, n, n], averaged over gains, if every x is shown as turn x."""
     m, H, d, n = gains.shape
-    p = n + d
-    total, lift = np.zeros((p, p)), np.zeros((p, n))
+    total, lift = np.zeros((n + d, n + d)), np.zeros((n + d, n))
     lift[:n] = np.eye(n)
     for g in range(m):
-        X, seen = first.copy(), 0.0
         for h in range(H):
-            seen += np.trace(X)
-            if h > 0 and seen > reach:
-                break
             lift[n:] = gains[g, h]
             shown = lift @ turn
-            total += shown @ X @ np.ascontiguousarray(shown.T) / m
-            closed = np.ascontiguousarray(theta.T) @ lift
-            X = closed @ X @ np.ascontiguousarray(closed.T) + noise
+            total += shown @ np.ascontiguousarray(states[g, h]) @ np.ascontiguousarray(shown.T) / m
     return total
+
+
+@njit
+def costs_of(thetas: Array, gains: Array, Q: Array, R: Array, first: Array, noise: Array) -> Array:
+    """What gains [g, h, d, n] cost in each of these systems [i, p, n], which stay the same for all steps: [i, g]."""
+    N, m = len(thetas), len(gains)
+    H, d, n = gains.shape[1:]
+    found = np.zeros((N, m))
+    F, X, Y = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
+    W = np.zeros((m, H, n, n))
+    for g in range(m):
+        for h in range(H):
+            W[g, h] = Q + np.ascontiguousarray(gains[g, h].T) @ R @ gains[g, h]
+    for a in range(N):
+        for g in range(m):
+            X[:] = first
+            cost = 0.0
+            for h in range(H):
+                for i in range(n):
+                    for j in range(n):
+                        cost += W[g, h, i, j] * X[i, j]
+                        F[i, j] = thetas[a, j, i]
+                        for k in range(d):
+                            F[i, j] += thetas[a, n + k, i] * gains[g, h, k, j]
+                for i in range(n):
+                    for j in range(n):
+                        Y[i, j] = 0.0
+                        for k in range(n):
+                            Y[i, j] += F[i, k] * X[k, j]
+                for i in range(n):
+                    for j in range(n):
+                        X[i, j] = noise[i, j]
+                        for k in range(n):
+                            X[i, j] += Y[i, k] * F[j, k]
+            found[a, g] = cost
+    return found
 
 
 @njit

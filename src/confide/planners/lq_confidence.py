@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from confide.planners._least_squares_kernels import ellipsoid
+
 Array = npt.NDArray[np.float64]
 
 
@@ -40,15 +42,10 @@ def confidence_set(
     Lam = 2 * a * math.sqrt(p) + 2 * a * math.sqrt(math.log(2 / q))
     ell = a / weight * (math.sqrt(n * p) + math.sqrt(2 * math.log(1 / q)))
     eta = Lam + ridge
-    values, vectors = np.linalg.eigh(S + eta * np.eye(p))
-    values = np.maximum(values, ridge)  # with probability 1 - q nothing is changed here: S >= 0 and ||N|| <= Lam
-    V = (vectors * values) @ vectors.T
-    theta = (vectors / values) @ (vectors.T @ C)
-    v = float(values.min())
-    log_det = float(np.log(values / ridge).sum())
+    theta, V, log_det, v = ellipsoid(S, C, eta, ridge)  # with probability 1 - q nothing is raised: S >= 0 and ||N|| <= Lam
     sampling = noise_radius * math.sqrt(2 * math.log(4 / failure) + n * log_det)
     drawn = bound * min((Lam + eta) / math.sqrt(v), math.sqrt(Lam + eta))
-    return ConfidenceSet(np.ascontiguousarray(theta), np.ascontiguousarray(V), sampling + drawn + ell / math.sqrt(v))
+    return ConfidenceSet(theta, V, sampling + drawn + ell / math.sqrt(v))
 
 
 def printed_set(
@@ -59,13 +56,9 @@ def printed_set(
     The printed beta_k has ln det(I + Z^T Z / lambda_min), of the exact Z^T Z. While ||N|| <= Lambda = lambda_min the released
     V = Z^T Z + N + 2 Lambda I is at least Z^T Z + lambda_min I, so that ln det(V / lambda_min) is at least as large, and is public.
     """
-    p, n = C.shape
-    values, vectors = np.linalg.eigh(S + (lambda_min + lambda_max) / 2 * np.eye(p))
-    values = np.maximum(values, lambda_min)  # nothing is changed here while ||N|| <= Lambda
-    log_det = float(np.log(values / lambda_min).sum())
-    beta = noise_radius * math.sqrt(2 * math.log(2 / failure) + n * log_det) + math.sqrt(lambda_max) + nu
-    theta, V = (vectors / values) @ (vectors.T @ C), (vectors * values) @ vectors.T
-    return ConfidenceSet(np.ascontiguousarray(theta), np.ascontiguousarray(V), beta)
+    theta, V, log_det, _ = ellipsoid(S, C, (lambda_min + lambda_max) / 2, lambda_min)  # nothing is raised while ||N|| <= Lambda
+    beta = noise_radius * math.sqrt(2 * math.log(2 / failure) + C.shape[1] * log_det) + math.sqrt(lambda_max) + nu
+    return ConfidenceSet(theta, V, beta)
 
 
 def response_weight(states: int, inputs: int, bound: float, longest: float) -> float:

@@ -72,11 +72,15 @@ class Channel:
 
     Promise: a message is `guarantee.loss` for the user it comes from, whoever reads it. All of a user's numbers are one query of the
     bound's sensitivity, noised once; generation and length are public, and the nonce is random.
+
+    `id` is the same for a server and a device that count on the same noise; public, and the same for all devices. The scale is in it to
+    nine digits: the last ones are the machine's.
     """
 
     bound: Bound
     noise: AdditiveNoise
     guarantee: Guarantee
+    id: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         true = self.bound.sensitivity(Relation.REPLACE) if self.noise.norm == 2 else self.bound.l1_sensitivity(Relation.REPLACE)
@@ -84,15 +88,8 @@ class Channel:
             raise InvalidParameter("the guarantee is not what this noise gives for this bound")
         if self.bound.size > _MOST:
             raise InvalidParameter(f"a message has at most {_MOST} numbers, the bound has {self.bound.size}")
-
-    @property
-    def id(self) -> bytes:
-        """The same for a server and a device that count on the same noise; public, and the same for all devices.
-
-        To nine digits: the last ones are the machine's.
-        """
         text = f"{self.bound!r} {self.noise.distribution} {self.noise.scale:.9g} {self.noise.step}"
-        return hashlib.sha256(text.encode()).digest()[:_CHANNEL]
+        object.__setattr__(self, "id", hashlib.sha256(text.encode()).digest()[:_CHANNEL])
 
     def message(self, contribution: Bounded, generation: int, source: NoiseSource) -> Message:
         """One user's contribution, noised. Two messages about the same user would be two releases: a device asks once."""

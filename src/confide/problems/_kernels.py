@@ -131,7 +131,8 @@ def walk_linear(
                 for k in range(n):
                     u[j] += gains[h, j, k] * x[k]
             _direction(moved, rng)
-            length = radius * rng.random() ** (1.0 / n)
+            drawn = rng.random()
+            length = radius * (np.sqrt(drawn) if n == 2 else drawn ** (1.0 / n))  # a power takes three times as long
             for j in range(n):
                 value = length * moved[j]
                 for k in range(n):

@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from confide.errors import InvalidParameter
 from confide.mechanisms.symmetric import smat, svec_size
 from confide.privacy.bounded import Array, Bounded, grid_for, real_numbers
@@ -14,6 +16,8 @@ from confide.trajectory import Trajectories, TransitionCounts
 @dataclass(frozen=True, slots=True)
 class ResidualRows:
     """The joint query (w f S / cap, f G / clip) of one episode: S = sum_h z z^T, G = sum_h z r^T, r = x' - Theta_0^T z, z = (x, u).
+
+    Inputs may be in units of their own (`Residuals.scales`): the clip comes after that.
 
     Enforced: f = min(1, clip / ||G||_F, cap / tr S), with public clip and cap (`Residuals`), so that the second part is in the unit ball
     and the first w times a PSD matrix of trace at most one; an episode with a number that is not finite contributes zero.
@@ -72,6 +76,10 @@ class Residuals:
 
     Steps count as long as the states so far, the step's own included, have sum ||x||^2 <= `reach`; the first always does. Whether a step
     counts is known before its residual is: what is thrown away of an unstable system biases nothing.
+
+    `scales` [p], public too, multiply the coordinates of z (and divide the rows of Theta_0, so that residuals stay the same) before S, G
+    and f are made of them: what is clipped at clip and cap is what is sent. With scales of one over their size, small inputs stand out of
+    the noise as large ones do. Those of states are 1.
     """
 
     bound: ResidualRows
@@ -79,12 +87,16 @@ class Residuals:
     clip: float
     cap: float
     reach: float
+    scales: Array | None = None
 
     def __post_init__(self) -> None:
         if not (1e-9 <= self.clip < 1e50 and 1e-9 <= self.cap < 1e50 and self.reach > 0):
             raise InvalidParameter(
                 f"clip, cap and reach must be positive and finite, got {self.clip}, {self.cap} and {self.reach}"
             )
+        p, n, given = self.bound.dimension, self.bound.states, self.scales
+        if given is not None and not (given.shape == (p,) and (given[:n] == 1).all() and ((given > 0) & (given < 1e50)).all()):
+            raise InvalidParameter(f"scales must be {p} positive finite numbers, those of states 1, got {given}")
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         if isinstance(users, TransitionCounts):
@@ -95,5 +107,8 @@ class Residuals:
         if (states.shape, inputs.shape) != expected:
             raise InvalidParameter(f"states and inputs must have shapes {expected[0]} and {expected[1]}")
         limits = self.clip, self.cap, self.reach
-        sums = _kernels.residual_sums(states, inputs, self.guess, *limits, bound.weight, bound.grid)
+        scales = np.ones(bound.dimension) if self.scales is None else self.scales
+        with np.errstate(over="ignore"):  # what is not finite then contributes zero
+            inputs = inputs * scales[bound.states :]
+        sums = _kernels.residual_sums(states, inputs, self.guess / scales[:, None], *limits, bound.weight, bound.grid)
         return Bounded(sums * bound.grid, bound, users.users)

@@ -63,7 +63,8 @@ class Toeplitz:
 
     def decode(self, t: int, rows: Array, memory: Memory) -> Array:
         memory["rows"][t - 1] = rows[0]
-        total: Array = _decoder(self.leaves, self.bits)[:t][::-1] @ memory["rows"][:t]
+        decoder = np.ascontiguousarray(_decoder(self.leaves, self.bits)[:t][::-1])  # backwards it would miss BLAS
+        total: Array = decoder @ memory["rows"][:t]
         return total
 
 
