@@ -22,7 +22,9 @@ class LogError(ConfideError):
 
 
 class ExecutionError(ConfideError):
-    """Work was lost: a process or a machine died, and doing it again did not help."""
+    """Work was lost: a process or a machine died, and doing it again did not help. `item` is the piece, where it is known."""
+
+    item: object = None
 
 
 class PrivacyError(ConfideError):

@@ -64,12 +64,12 @@ def _ray(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None) 
     try:
         remote = ray.remote(max_retries=RETRIES)(_outcome)
         shared = ray.put(task)
-        waiting = [remote.remote(shared, item) for item in items[: workers or len(items)]]
-        rest = iter(items[len(waiting) :])
+        rest = iter(items)
+        waiting = {remote.remote(shared, item): item for item in islice(rest, workers or len(items))}
         while waiting:
-            (ready, *_), waiting = ray.wait(waiting)
-            yield _result(lambda: ray.get(ready), "Ray")  # noqa: B023
-            waiting += [remote.remote(shared, item) for item in islice(rest, 1)]
+            ready = ray.wait(list(waiting))[0][0]
+            yield _result(lambda: ray.get(ready), "Ray", waiting.pop(ready))  # noqa: B023
+            waiting |= {remote.remote(shared, item): item for item in islice(rest, 1)}
     finally:
         if ours:
             ray.shutdown()
@@ -85,8 +85,9 @@ def _dask(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None)
         client, ours = distributed.Client(**cluster), True
     try:
         futures = client.map(_outcome, [task] * len(items), items, key="confide", retries=RETRIES, pure=False)
+        pieces = {future.key: item for future, item in zip(futures, items, strict=True)}
         for done in distributed.as_completed(futures):
-            yield _result(done.result, "Dask")
+            yield _result(done.result, "Dask", pieces[done.key])
             done.release()
     finally:
         if ours:
@@ -101,11 +102,12 @@ def _outcome(task: Callable[[Any], Any], item: Any) -> Any:
         return error
 
 
-def _result(get: Callable[[], Any], cluster: str) -> Any:
+def _result(get: Callable[[], Any], cluster: str, item: Any) -> Any:
     try:
         found = get()
     except Exception as error:
         found = ExecutionError(f"the {cluster} cluster lost a piece of the work for good: {type(error).__name__}")
+        found.item = item
     if isinstance(found, ConfideError):
         raise found
     return found

@@ -6,6 +6,8 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import confide
 from confide.errors import InvalidParameter
@@ -13,6 +15,7 @@ from confide.experiments import cell as cell_module
 from confide.experiments.compare import compare
 from confide.experiments.comparison import COLUMNS, Comparison
 from confide.experiments.runner import run
+from confide.experiments.spec import read_value, written
 from confide.experiments.store import Store, key_of
 from confide.experiments.sweep import Sweep, world
 
@@ -123,6 +126,75 @@ def test_an_agent_of_ones_own_and_a_saved_problem(tmp_path, monkeypatch):
     before = key_of(next(iter(sweep.cells())))
     confide.problems.lock(seed=5).save(tmp_path / "world.npz")
     assert key_of(next(iter(sweep.cells()))) != before
+
+
+@given(st.one_of(st.booleans(), st.integers(-(10**12), 10**12), st.floats(allow_nan=False), st.text(max_size=8)))
+def test_options_survive_the_command_line(value):
+    """A command makes the same run again: 1, 1.0, true, "1" and "true" are five different values."""
+    found = read_value(written(value))
+    assert found == value and type(found) is type(value)
+
+
+def test_two_agents_that_look_alike_are_told_apart_or_refused():
+    told = Sweep(agents=[{"agent": "ucrl-vtr", "schedule": 10}, {"agent": "ucrl-vtr", "schedule": "10"}], problems=["lock"])
+    assert [cell.spec.title for cell in told.cells()][:: len(list(told.cells())) // 2] == [
+        "ucrl-vtr schedule=10",
+        'ucrl-vtr schedule="10"',
+    ]
+    with pytest.raises(InvalidParameter, match="must be different"):
+        Sweep(agents=["ucrl-vtr", "ucrl-vtr"], problems=["lock"])
+
+
+OWN = """
+import os, sys
+from confide.agents.reference import Uniform
+from explorers import name
+
+
+class Dies(Uniform):
+    def next_batch(self):
+        if "worker" in os.environ.get("HERE", "worker"):
+            os._exit(3)
+        return super().next_batch()
+
+
+class Leaves(Uniform):
+    def next_batch(self):
+        sys.exit("bye")
+
+
+class Prints(Uniform):
+    def next_batch(self):
+        print("hello")
+        return super().next_batch()
+"""
+
+
+def test_a_run_that_kills_its_process_stops_nobody_else(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "killers.py").write_text(OWN)
+    (tmp_path / "explorers.py").write_text("name = 'a'\n")
+    sweep = Sweep(agents=["killers:Dies", "killers:Leaves", "killers:Prints", "uniform"], problems=["lock"], seeds=2, episodes=20)
+    found = compare(sweep, workers=2, store="kept")
+    assert sorted(group.agent for group in found.groups) == ["killers:Prints", "uniform"]
+    errors = {failure["agent"]: failure["error"] for failure in found.failures}
+    assert "its process was killed" in errors["killers:Dies"] and "SystemExit: bye" in errors["killers:Leaves"]
+    assert len(found.failures) == 4 and "hello" not in capsys.readouterr().out
+
+
+def test_results_of_ones_own_code_are_named_after_all_of_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine_too.py").write_text(OWN.replace("explorers", "explorers_too"))
+    (tmp_path / "explorers_too.py").write_text("name = 'a'\n")
+    cell = next(iter(Sweep(agents=["mine_too:Prints"], problems=["lock"], seeds=1, episodes=20).cells()))
+    before = key_of(cell)
+    (tmp_path / "explorers_too.py").write_text("name = 'b'\n")
+    assert key_of(cell) != before  # what it imports
+    (tmp_path / "mine_too.py").write_text(
+        OWN.replace("explorers", "explorers_too").replace('print("hello")', 'print("hello", 1 + len(name))')
+    )
+    with pytest.raises(InvalidParameter, match="was changed after it was imported"):
+        key_of(cell)
 
 
 KILLED = """

@@ -122,7 +122,7 @@ def test_failed_seeds_leave_fewer():
     cells = [cell("ucrl-vtr", 1.0, 0, scale=2.0), cell("ucrl-vtr", 1.0, 1, scale=2.5), broken]
     cells += [cell("ucrl-vtr", None, seed, scale=1.0 + seed / 10) for seed in range(3)]
     row = summarised(made(cells))[0]
-    assert row.plain()["seeds"] == 2 and row.of_no_privacy.estimate == pytest.approx(2.25 / 1.1)
+    assert row.plain()["seeds"] == 2 and row.of_no_privacy.estimate == pytest.approx(2.25 / 1.05)  # on the seeds that both have
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,11 @@ BAD = {
     "an unknown agent": ('  "ucrl-vtr",', '  "ucrl-vrt",', 3, "agents", "did you mean ucrl-vtr?"),
     "an unknown agent in a table": ('agent = "ucrl-vtr", cal', 'agent = "ucrl-vtrr", cal', 4, "agents", "did you mean ucrl-vtr?"),
     "an unknown option": ("calibration =", "calibraton =", 4, "agents", "did you mean calibration?"),
+    "an impossible calibration": ('"paper"', '"papr"', 4, "agents", "did you mean paper?"),
+    "an impossible bonus": ('calibration = "paper"', 'bonus_scale = "big"', 4, "agents", "bonus_scale must be a number"),
+    "an impossible schedule": ('calibration = "paper"', 'schedule = "geometrc"', 4, "agents", "schedule must be geometric"),
+    "too many episodes": ("2_000", "1" + 30 * "0", 8, "episodes", "at most 1e15"),
+    "epsilons that look alike": ("[0.5, 1]", "[1, 1.0000001]", 12, "epsilons", "must be different"),
     "an unknown problem": ('["lock",', '["lok",', 7, "problems", "did you mean lock?"),
     "an unknown key of a problem": ("seed = 1 }", "seeds = 1 }", 7, "problems", "did you mean seed?"),
     "an impossible epsilon": ("[0.5, 1]", "[0.5, -1]", 12, "epsilons", "epsilon must be positive and finite, got epsilon=-1"),
@@ -101,3 +106,10 @@ def test_a_missing_key_is_named_with_an_example(key):
 def test_a_file_that_is_not_there_is_named():
     with pytest.raises(InvalidParameter, match=r"line 2: problems: there is no file worlds/mine.npz"):
         parse_sweep('agents = ["uniform"]\nproblems = ["worlds/mine.npz"]\n')
+
+
+def test_a_file_from_windows_and_one_that_is_too_deep(tmp_path):
+    (tmp_path / "a.toml").write_bytes(b"\xef\xbb\xbf" + GOOD.encode())
+    assert read_sweep(tmp_path / "a.toml").all_seeds == (0, 1, 2)
+    with pytest.raises(InvalidParameter, match=r"deep\.toml"):
+        parse_sweep("a = " + 5000 * "[" + 5000 * "]", "deep.toml")

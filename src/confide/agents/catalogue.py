@@ -176,5 +176,6 @@ def _load(place: str) -> Any:
         return getattr(importlib.import_module(module), attribute)
     except ConfideError:
         raise
-    except (ImportError, AttributeError) as error:
-        raise InvalidParameter(f"cannot import the agent {place}: {error}") from None
+    except Exception as error:  # whatever is wrong in somebody's own file is said in one line
+        said = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError | AttributeError) else f"{error}"
+        raise InvalidParameter(f"cannot import the agent {place}: {said}") from None

@@ -8,8 +8,8 @@ from confide.problems.lq import LQPublic
 
 
 class CertaintyEquivalentLQ(Controller):
-    """The cautious gains of the posterior's mean, without draws. Inputs to learn from are tried as by `ThompsonLQ`; promise and gate are the
-    same."""
+    """The cautious gains of the posterior's mean, without draws. Inputs to learn from are tried as by `ThompsonLQ`; promise and gate are
+    the same."""
 
     name = "certainty-equivalent-lq"
 

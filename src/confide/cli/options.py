@@ -69,7 +69,7 @@ def agent_options(
     """Those that were given, as a `RunSpec` keeps them; an agent that does not take one says so."""
     from confide.agents.catalogue import schedule_of
     from confide.errors import InvalidParameter
-    from confide.experiments.spec import Named
+    from confide.experiments.spec import Named, read_value
 
     times = None if schedule is None else Named(schedule, schedule_of(schedule, episodes))
     given = {"calibration": calibration, "bonus_scale": bonus_scale, "schedule": times}
@@ -78,20 +78,8 @@ def agent_options(
         name, equals, value = text.partition("=")
         if not equals or not name or name in chosen:
             raise InvalidParameter(f"--set needs NAME=VALUE, once for each name, got {text!r}")
-        chosen[name] = _value(value)
+        chosen[name] = read_value(value)
     return tuple(chosen.items())
-
-
-def _value(text: str) -> bool | int | float | str:
-    """As a TOML file would have it: true, 3, 0.5, or a text."""
-    if text in ("true", "false"):
-        return text == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def print_json(value: Any) -> None:

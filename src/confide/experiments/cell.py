@@ -2,7 +2,9 @@
 
 import math
 import os
+import sys
 import traceback
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +32,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
             done = run(agent, problem, episodes=cell.spec.episodes, seed=cell.seed, command=cell.command)
     except ConfideError as error:
         return _failed(cell, f"{error}")
-    except Exception as error:
+    except (Exception, SystemExit, GeneratorExit) as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         return _failed(cell, f"{type(error).__name__}: {error} ({place.name}, line {place.lineno})")
     if not done.complete:
@@ -50,17 +52,35 @@ class Task:
         """A worker with other code, libraries or files than the driver would answer under a wrong key: it refuses."""
         if os.path.isdir(self.folder):  # a machine elsewhere may not have it, and may not need it
             os.chdir(self.folder)
+        with redirect_stdout(sys.stderr):  # what an agent prints is not our answer
+            try:
+                mine = key_of(self.cell)
+            except ConfideError as error:
+                return self.key, _failed(self.cell, f"{error}")
+            if mine != self.key:
+                return self.key, _failed(
+                    self.cell, "the worker has other code, libraries or files than the driver: start both anew"
+                )
+            return self.key, run_cell(self.cell)
+
+
+def run_alone(task: Task) -> tuple[str, dict[str, Any]]:
+    """In a process of its own, which it may take down with it."""
+    from concurrent.futures import BrokenExecutor
+
+    from joblib.externals.loky import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(max_workers=1) as alone:
         try:
-            mine = key_of(self.cell)
-        except ConfideError as error:
-            return self.key, _failed(self.cell, f"{error}")
-        if mine != self.key:
-            return self.key, _failed(self.cell, "the worker has other code, libraries or files than the driver: start both anew")
-        return self.key, run_cell(self.cell)
+            found: tuple[str, dict[str, Any]] = alone.submit(task.run).result()
+        except BrokenExecutor:
+            return task.key, _failed(task.cell, "its process was killed: out of memory, or a crash in compiled code?")
+    return found
 
 
 def _failed(cell: Cell, error: str) -> dict[str, Any]:
-    return {"status": "failed", "cell": cell.facts, "command": cell.command, "error": " ".join(error.split())[:_LONGEST]}
+    said = " ".join(error.split())[:_LONGEST].encode("utf-8", "replace").decode()
+    return {"status": "failed", "cell": cell.facts, "command": cell.command, "error": said}
 
 
 def _done(cell: Cell, done: Run, true_epsilon: float) -> dict[str, Any]:

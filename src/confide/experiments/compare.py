@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from confide.errors import ExecutionError
-from confide.execution import RETRIES, check_backend, each
-from confide.experiments.cell import INTERRUPTED, Task
+from confide.execution import check_backend, each
+from confide.experiments.cell import INTERRUPTED, Task, run_alone
 from confide.experiments.comparison import Comparison, tidy
 from confide.experiments.store import Store, key_of
 from confide.experiments.sweep import Cell, Sweep
@@ -73,18 +73,28 @@ def compare(
 
 
 def _run_all(cells: dict[str, Cell], take: Callable[[str, dict[str, Any]], None], backend: str, workers: int | None) -> None:
-    """A local worker that is killed takes the others with it; what they had not finished is begun again, a few times."""
-    left = dict(cells)
-    for attempt in range(RETRIES + 1):
+    """A run that kills its process must not stop the others. After such a death whoever may have done it runs alone, in a process of its
+    own; who dies there has failed."""
+    left, folder = dict(cells), os.getcwd()
+
+    def finish(key: str, result: dict[str, Any]) -> None:
+        take(key, result)
+        left.pop(key)
+
+    while left:
+        many, tasks = _enough(workers, backend, len(left)), [Task(key, cell, folder) for key, cell in left.items()]
         try:
-            tasks = [Task(key, cell, os.getcwd()) for key, cell in left.items()]
-            for key, result in each(Task.run, tasks, backend=backend, workers=_enough(workers, backend, len(left))):
-                take(key, result)
-                left.pop(key)
-            return
-        except ExecutionError:
-            if attempt == RETRIES:
-                raise
+            for key, result in each(Task.run, tasks, backend=backend, workers=many):
+                finish(key, result)
+        except ExecutionError as error:
+            suspects = [error.item] if isinstance(error.item, Task) else tasks_left(tasks, left)[: 2 * (many or 1)]
+            for task in suspects:
+                finish(*run_alone(task))
+
+
+def tasks_left(tasks: list[Task], left: dict[str, Cell]) -> list[Task]:
+    """In the order in which they were handed out."""
+    return [task for task in tasks if task.key in left]
 
 
 def _enough(workers: int | None, backend: str, cells: int) -> int | None:

@@ -1,5 +1,6 @@
 """What to run, and where the results go: the promise and the bookkeeping are two different things."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,34 @@ class Named:
         return self.name
 
 
+def written(value: Any) -> str:
+    """An option's value in a title or a command, so that `read_value` reads the same value: a text that could be taken for something else
+    is in quotes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and (value == "" or re.search(r'[\s="]', value) or not isinstance(read_value(value), str)):
+        return json.dumps(value)
+    return str(value)
+
+
+def read_value(text: str) -> bool | int | float | str:
+    """As a TOML file would have it: true, 3, 0.5, a text, or a text in quotes."""
+    if text in ("true", "false"):
+        return text == "true"
+    if text.startswith('"'):
+        try:
+            found = json.loads(text)
+        except ValueError:
+            raise InvalidParameter(f"a text in quotes must end with a quote, got {text}") from None
+        return found if isinstance(found, str) else text
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSpec:
     """Everything that changes the result: the agent, its promise, the problem, the number of users."""
@@ -47,7 +76,7 @@ class RunSpec:
     @property
     def title(self) -> str:
         """The agent with its options, for legends: agents that differ in any of them have different titles."""
-        given = [(name, value) for name, value in self.options if value is not None]
+        given = [(name, written(value)) for name, value in self.options if value is not None]
         return self.agent + "".join(f" {value}" if name == "calibration" else f" {name}={value}" for name, value in given)
 
     @property

@@ -3,13 +3,13 @@
 import hashlib
 import json
 import os
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from confide._digest import digest
-from confide.agents.catalogue import AGENTS, agent_class
+from confide.agents.catalogue import AGENTS
+from confide.experiments.own_code import own_code
 from confide.experiments.runner import versions
 from confide.experiments.sweep import Cell, ProblemChoice, stamp, world
 
@@ -48,7 +48,7 @@ def key_of(cell: Cell) -> str:
         "cell": {**cell.facts, "options": list(cell.spec.options), "agent": cell.spec.agent},
         "world": _world_digest(cell.problem, stamp(cell.problem)),
         "code": _code(),
-        "own": None if cell.spec.agent in AGENTS else _own_code(cell.spec.agent),
+        "own": None if cell.spec.agent in AGENTS else own_code(cell.spec.agent),
         "versions": _versions(),
         "format": FORMAT,
     }
@@ -69,13 +69,6 @@ def _code() -> str:
         if path.relative_to(root).parts[0] not in ("cli", "report", "reproduce"):
             found.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     return found.hexdigest()[:16]
-
-
-@cache
-def _own_code(place: str) -> str:
-    """Of the module of an agent of one's own. What that imports is not looked at: `again` computes it anew."""
-    source = getattr(sys.modules[agent_class(place).__module__], "__file__", None)
-    return hashlib.sha256(Path(source).read_bytes()).hexdigest()[:16] if source and Path(source).is_file() else place
 
 
 @cache

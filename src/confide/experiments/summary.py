@@ -226,11 +226,15 @@ def _of_uniform(group: Group, regret: Interval) -> Interval | None:
 
 
 def _cost(group: Group, free: Group) -> Interval | None:
-    mine, other = regret_curves(group)[:, -1], regret_curves(free)[:, -1]
+    """On the seeds that both have: a run that failed leaves its partner out, too."""
+    both = [seed for seed in group.seeds if seed in free.seeds]
+    if not both:
+        return None
+    mine, other = (regret_curves(one)[[one.seeds.index(seed) for seed in both], -1] for one in (group, free))
     if mine.mean() <= 0 or not other.mean() > 0:  # no ratio
         return None
     try:
-        return analysis.privacy_cost(mine, other, paired=group.seeds == free.seeds)
+        return analysis.privacy_cost(mine, other, paired=True)
     except InvalidParameter:  # all regret is one seed's
         return None
 

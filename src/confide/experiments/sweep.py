@@ -1,6 +1,5 @@
 """A sweep: agents x problems x promises x seeds, as one value."""
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,9 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from confide.agents.catalogue import agent_class, takes_privacy
+from confide.agents.catalogue import agent_class, schedule_of, takes_privacy
+from confide.agents.mixtures import CALIBRATIONS, check_choices
 from confide.errors import InvalidParameter
-from confide.experiments.spec import RunSpec
+from confide.experiments.spec import RunSpec, written
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.problems.catalogue import PROBLEMS, make
 
@@ -80,7 +80,7 @@ class Cell:
         words += ["--problem-seed", str(self.problem.seed)] if self.problem.seed else []
         words += [] if self.problem.horizon is None else ["--horizon", str(self.problem.horizon)]
         for name, value in spec.options:
-            words += ["--set", f"{name}={value}"]
+            words += ["--set", f"{name}={written(value)}"]
         return shlex.join(words)
 
     @property
@@ -92,8 +92,8 @@ class Cell:
             "problem": self.problem.title,
             "agent": self.spec.title,
             "trust": {LocalDP: "local", NoPrivacy: "none"}.get(type(privacy), "joint"),
-            "epsilon": privacy.epsilon if private else None,
-            "delta": privacy.delta if private else None,
+            "epsilon": float(privacy.epsilon) if private else None,
+            "delta": float(privacy.delta) + 0.0 if private else None,  # -0.0 is 0.0
             "seed": self.seed,
             "episodes": self.spec.episodes,
         }
@@ -133,10 +133,15 @@ class Sweep:
             raise InvalidParameter("a sweep needs an epsilon, or no_privacy = true")
         object.__setattr__(self, "_agents", tuple(map(agent_choice, self.agents)))
         object.__setattr__(self, "_problems", tuple(map(problem_choice, self.problems)))
-        for name, values in (("agents", self._agents), ("problems", self._problems), ("epsilons", self.epsilons)):
-            twice = [value for i, value in enumerate(values) if value in values[:i]]
+        titles = {
+            "agents": [RunSpec(agent=each.agent, problem="", episodes=1, options=each.options).title for each in self._agents],
+            "problems": [each.title for each in self._problems],
+            "epsilons": [f"{epsilon:g}" if isinstance(epsilon, float | int) else f"{epsilon}" for epsilon in self.epsilons],
+        }
+        for name, said in titles.items():  # two that look alike would be one curve
+            twice = [title for i, title in enumerate(said) if title in said[:i]]
             if twice:
-                raise InvalidParameter(f"{name} must be different, got {_said(twice[0])} twice")
+                raise InvalidParameter(f"{name} must be different, got {twice[0]} twice")
         self.promises, self.all_seeds, _whole("episodes", self.episodes, 1)
 
     @property
@@ -182,7 +187,24 @@ def agent_choice(given: str | Mapping[str, Any]) -> AgentChoice:
             raise InvalidParameter(f"{given['agent']} takes no {key}{nearest(key, accepted)}")
         if not isinstance(value, str | int | float | bool):
             raise InvalidParameter(f"{key} must be a text or a number, got {key}={value!r}")
+        _check_option(key, value)
     return AgentChoice(given["agent"], tuple(options.items()))
+
+
+def _check_option(key: str, value: Any) -> None:
+    """What can be seen to be impossible without the agent: said before the first run."""
+    if key == "calibration" and value not in CALIBRATIONS:
+        raise InvalidParameter(
+            f"calibration must be one of {', '.join(CALIBRATIONS)}, got {value!r}{nearest(str(value), CALIBRATIONS)}"
+        )
+    if key in ("bonus_scale", "failure"):
+        if isinstance(value, bool | str):
+            raise InvalidParameter(f"{key} must be a number, got {key}={value!r}")
+        check_choices("tight", value if key == "bonus_scale" else None, value if key == "failure" else 0.1)
+    if key == "schedule":
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            raise InvalidParameter(f"schedule must be a name or a number of users, got schedule={value!r}")
+        schedule_of(value, 1000)
 
 
 def agent_options(agent: str) -> list[str]:
@@ -216,10 +238,6 @@ def nearest(word: str, words: Sequence[str]) -> str:
 def _whole(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidParameter(f"{name} must be a whole number, at least {least}, got {name}={value!r}")
+    if value > 10**15:
+        raise InvalidParameter(f"{name} must be at most 1e15, got {name}={value}")
     return value
-
-
-def _said(value: Any) -> str:
-    if isinstance(value, AgentChoice):
-        return json.dumps({"agent": value.agent, **dict(value.options)})
-    return value.title if isinstance(value, ProblemChoice) else repr(value)

@@ -27,7 +27,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 def read_sweep(path: str | Path) -> Sweep:
     source = Path(path)
     try:
-        text = source.read_text(encoding="utf-8")
+        text = source.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidParameter(f"{source} is not a text in UTF-8") from None
     return parse_sweep(text, source.name, default_name=source.stem)
@@ -36,7 +36,7 @@ def read_sweep(path: str | Path) -> Sweep:
 def parse_sweep(text: str, file: str = "sweep.toml", *, default_name: str = "comparison") -> Sweep:
     try:
         found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
         raise InvalidParameter(f"{file}: {error}") from None
     place = _Places(text, file)
     for key in found:

@@ -1,5 +1,6 @@
 """A comparison in plain words: what is best where, what privacy cost, and what of it is more than luck."""
 
+from collections import Counter
 from collections.abc import Callable
 
 from confide.experiments.analysis import Growth, Interval, Reached
@@ -15,12 +16,16 @@ def headline(found: Study) -> str:
     """In three sentences, at the promise to look at first."""
     if not found.curves:
         return "Nothing came out: every run failed."
-    return " ".join(part for part in (_best_where(found), _cost_where(found), significance(found)) if part)
+    return " ".join(part for part in (_best_where(found), _unranked(found), _cost_where(found), significance(found)) if part)
 
 
 def ranking(found: Study, problem: str, promise: str) -> list[tuple[Curve, Interval]]:
-    """Learners under one promise, the best first: the least regret, or the largest return where regret is not known."""
+    """Learners under one promise, the best first: the least regret, or the largest return where regret is not known.
+
+    Whoever failed with some seeds is left out, if anybody did not: the seeds that are left may be the easy ones."""
     own = [curve for curve in found.on(problem) if not curve.reference and curve.group.promise == promise]
+    most = max((len(curve.group.seeds) for curve in own), default=0)
+    own = [curve for curve in own if len(curve.group.seeds) == most]
     told = [(curve, figure) for curve in own if (figure := final(curve)) is not None]
     return sorted(told, key=lambda one: one[1].estimate * (1 if found.known(problem) else -1))
 
@@ -33,7 +38,10 @@ def _best_where(found: Study) -> str:
     does = ("lost" if alone else "lost least") if found.known(next(iter(ranked))) else ("earned" if alone else "earned most")
     places: dict[str, list[str]] = {}
     for problem, order in ranked.items():
-        places.setdefault(order[0][0].group.agent, []).append(problem)
+        first = [curve.group.agent for curve, figure in order if figure.estimate == order[0][1].estimate]
+        places.setdefault(_listed(first) if len(first) < len(order) or len(order) == 1 else f"{_listed(first)} alike", []).append(
+            problem
+        )
     start = "Without privacy" if found.chosen == OPEN else f"At {found.chosen}"
     shares = [share.estimate for order in ranked.values() if (share := order[0][0].row.of_uniform) is not None]
     of_uniform = f": {_between(shares, lambda one: in_words(percent(one)))} of what uniform play loses" if shares else ""
@@ -47,16 +55,27 @@ def _best_where(found: Study) -> str:
     return f"{start}, the best was {_listed(said)}{of_uniform}."
 
 
+def _unranked(found: Study) -> str:
+    """Who failed at the promise to look at first."""
+    failed = Counter((one["agent"], one["problem"]) for one in found.failures if _promise(one["epsilon"]) == found.chosen)
+    said = [f"{agent} failed in {runs} of {found.seeds} runs on {problem}" for (agent, problem), runs in failed.items()]
+    return f"{_listed(said)}, and is not ranked there." if said else ""
+
+
+def _promise(epsilon: float | None) -> str:
+    return OPEN if epsilon is None else f"ε = {epsilon:g}"
+
+
 def _cost_where(found: Study) -> str:
     """Of the best learner of each problem."""
     best = [order[0][0].row for problem in found.problems if (order := ranking(found, problem, found.chosen))]
-    costs = [row.of_no_privacy.estimate for row in best if row.of_no_privacy is not None]
+    costs = [row.of_no_privacy for row in best if row.of_no_privacy is not None and row.of_no_privacy.low is not None]
     if not costs:
         return ""
     who = "it" if len({row.group.agent for row in best}) == 1 else "the best"
-    if max(costs) < 1.05:
-        return f"Privacy cost {who} nothing that these runs show."
-    return f"Privacy cost {who} {_between(costs, lambda one: number(one, 2))} times the regret without privacy."
+    if all(cost.low is not None and cost.low <= 1 for cost in costs):
+        return f"What privacy cost {who} is within what luck could be."
+    return f"Privacy cost {who} {_between([cost.estimate for cost in costs], lambda one: number(one, 3))} times the regret without privacy."
 
 
 def significance(found: Study) -> str:
@@ -68,7 +87,9 @@ def significance(found: Study) -> str:
         return ""
     if not any(pair.compared.possible for pair in pairs):
         enough = f"{seeds_needed(len(pairs))} seeds could show one"
-        what = f"none of {len(pairs)} differences between agents" if len(pairs) > 1 else "the one difference between agents"
+        if len(pairs) == 1:
+            return f"With {found.seeds} seeds the one difference between agents cannot be significant; {enough}."
+        what = f"none of {len(pairs)} differences between agents"
         return f"With {found.seeds} seeds {what} can be significant after correction for their number; {enough}."
     shown = sum(pair.compared.significant for pair in pairs)
     corrected = f"significant ({_SURE}, corrected for {len(pairs)} comparisons)"
