@@ -107,7 +107,7 @@ def kills(times: int, workers: int) -> list[str]:
         done, quiet = 0, {"cwd": place, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         while done < times:
             driver = subprocess.Popen([*command, "--out", "resumed"], **quiet)
-            time.sleep(chance.uniform(0.5, 8))
+            time.sleep(chance.uniform(1.0, 2.5))
             if driver.poll() is not None:
                 break
             os.kill(driver.pid, signal.SIGKILL)
@@ -133,7 +133,7 @@ def main() -> None:
     if arguments.quick:
         sections = [whole(5_000, 2, 2), overhead(20_000, 3), kills(2, 2)]
     else:
-        sections = [whole(100_000, 8, 3), overhead(1_000_000, 25), kills(10, 2)]
+        sections = [whole(100_000, 8, 5), overhead(1_000_000, 25), kills(10, 2)]
     record("Sweeps", "\n\n".join("\n".join(lines) for lines in sections) + "\n", write=arguments.write)
 
 

@@ -6,6 +6,7 @@ import sys
 import traceback
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,19 @@ INTERRUPTED = "interrupted"
 _LONGEST = 500  # characters of an error that are kept
 
 
+@lru_cache(maxsize=1)
+def _pools(_modules: int) -> Any:
+    """The libraries with threads of their own. To look for them takes a millisecond, so it is done again only after something was imported."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 def run_cell(cell: Cell) -> dict[str, Any]:
     """What came out, as plain values; an error is a result, too. One thread computes, so that sums have the same bits on every machine
     with as many cores as it likes."""
-    from threadpoolctl import threadpool_limits
-
     try:
-        with threadpool_limits(1):
+        with _pools(len(sys.modules)).limit(limits=1):
             problem = world(cell.problem)
             agent = cell.spec.ready(problem, cell.seed)
             done = run(agent, problem, episodes=cell.spec.episodes, seed=cell.seed, command=cell.command)
