@@ -23,7 +23,7 @@ _LONGEST = 500  # characters of an error that are kept
 
 @lru_cache(maxsize=1)
 def _pools(_modules: int) -> Any:
-    """The libraries with threads of their own. To look for them takes a millisecond, so it is done again only after something was imported."""
+    """The libraries with threads of their own. To look for them takes a millisecond: it is done again only after something was imported."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

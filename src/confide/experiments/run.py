@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +175,8 @@ _FACTS = (
 )
 
 
+@lru_cache(maxsize=64)
 def checkpoint_grid(episodes: int, points: int = 200) -> npt.NDArray[np.int64]:
-    if episodes == 0:
-        return np.zeros(0, dtype=np.int64)
-    return np.unique(np.round(np.geomspace(1, episodes, points)).astype(np.int64))
+    grid = np.unique(np.round(np.geomspace(1, max(episodes, 1), points)).astype(np.int64))[: max(episodes, 0)]
+    grid.setflags(write=False)  # everybody gets the same one
+    return grid
