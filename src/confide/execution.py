@@ -82,7 +82,12 @@ def _dask(task: Callable[[Any], Any], items: Sequence[Any], workers: int | None)
         client, ours = distributed.Client.current(), False
     except ValueError:
         cluster = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
-        client, ours = distributed.Client(**cluster), True
+        try:
+            client, ours = distributed.Client(**cluster), True
+        except RuntimeError:
+            raise ExecutionError(
+                'Dask starts processes that import this script: call it below if __name__ == "__main__":'
+            ) from None
     try:
         futures = client.map(_outcome, [task] * len(items), items, key="confide", retries=RETRIES, pure=False)
         pieces = {future.key: item for future, item in zip(futures, items, strict=True)}

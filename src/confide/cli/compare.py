@@ -1,6 +1,7 @@
 """confide compare: many agents, problems, promises and seeds from one file."""
 
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,6 +37,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare agents over problems, promises and seeds, with honest error bars."""
+    from confide.errors import InvalidParameter
     from confide.experiments.compare import compare as run_all
     from confide.experiments.comparison import Comparison
     from confide.experiments.sweep_file import read_sweep
@@ -49,13 +51,18 @@ def compare(
     if dry_run:
         print_json([cell.command for cell in cells]) if as_json else typer.echo("\n".join(cell.command for cell in cells))
         return
+    folder = spec.with_suffix("") if out is None else out
+    if folder.exists() and not folder.is_dir():
+        raise InvalidParameter(f"results would go into the folder {folder}, which is a file: give --out")
+    before = signal.signal(signal.SIGTERM, _stop)  # as Ctrl-C: what is done is kept, and no process is left behind
     try:
         with sweeping(as_json, len(cells)) as watch:
             made = run_all(sweep, backend=backend, workers=workers, store=store, again=again, progress=watch)
     except KeyboardInterrupt:
         typer.echo("interrupted: the same command goes on from here", err=True)
         raise typer.Exit(130) from None
-    folder = spec.with_suffix("") if out is None else out
+    finally:
+        signal.signal(signal.SIGTERM, before)
     made.save(folder / "results.parquet")
     if made.groups:
         made.report(folder / "report.html", command=shlex.join(["confide", *sys.argv[1:]]))
@@ -63,6 +70,10 @@ def compare(
     _print(made, folder, as_json)
     if made.failures:
         raise typer.Exit(1)
+
+
+def _stop(_number: int, _frame: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def _print(made: "Comparison", folder: Path | None, as_json: bool) -> None:
@@ -77,7 +88,8 @@ def _print(made: "Comparison", folder: Path | None, as_json: bool) -> None:
     console = Console()
     for problem in dict.fromkeys(row["problem"] for row in rows):
         here = [row for row in rows if row["problem"] == problem]
-        table = Table(title=f"on {escape(problem)}, {here[0]['seeds']} seeds", title_justify="left")
+        seeds = max(row["seeds"] for row in here)
+        table = Table(title=f"on {escape(problem)}, {seeds} seed{'s' if seeds > 1 else ''}", title_justify="left")
         table.add_column("agent", overflow="fold", min_width=min(max(len(row["agent"]) for row in here), 24))
         for heading in ("epsilon", "regret (95 %)", "x free", "90 % after"):
             table.add_column(heading, justify="right")
