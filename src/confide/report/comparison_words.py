@@ -75,7 +75,7 @@ def _cost_where(found: Study) -> str:
     who = "it" if len({row.group.agent for row in best}) == 1 else "the best"
     if all(cost.low is not None and cost.low <= 1 for cost in costs):
         return f"What privacy cost {who} is within what luck could be."
-    return f"Privacy cost {who} {_between([cost.estimate for cost in costs], lambda one: number(one, 3))} times the regret without privacy."
+    return f"Privacy cost {who} {_between([cost.estimate for cost in costs], lambda one: number(one, 2))} times the regret without privacy."
 
 
 def significance(found: Study) -> str:
