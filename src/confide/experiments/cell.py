@@ -105,7 +105,6 @@ def _done(cell: Cell, done: Run, true_epsilon: float) -> dict[str, Any]:
         "regret": _listed(done.regret),
         "value": _listed(done.value),
         "mean_return": None if known else _listed(done.mean_return),
-        "certificate": None if done.certificate is None else done.certificate.document,
         "seconds": done.seconds,
     }
 
