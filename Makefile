@@ -4,6 +4,8 @@ BIN := .venv/bin
 READY := .venv/ready
 # A kernel cached from another checkout or an older file would give stale answers: each run of the tests starts afresh.
 TEST_CACHE := .numba_cache/test
+# These compile most kernels, and run first, alone: two workers would compile the same ones at the same time.
+FIRST := tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py tests/planners tests/logs/test_reading.py
 
 .PHONY: demo test lint types check-format bench site clean
 
@@ -12,8 +14,8 @@ demo: $(READY)
 
 test: lint types
 	rm -rf $(TEST_CACHE)
-	NUMBA_CACHE_DIR=$(TEST_CACHE) $(BIN)/python -m pytest tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py tests/planners tests/logs/test_reading.py
-	NUMBA_CACHE_DIR=$(TEST_CACHE) $(BIN)/python -m pytest -n 2 --dist worksteal --durations 10
+	NUMBA_CACHE_DIR=$(TEST_CACHE) $(BIN)/python -m pytest $(FIRST)
+	NUMBA_CACHE_DIR=$(TEST_CACHE) $(BIN)/python -m pytest -n 2 --dist worksteal --durations 10 $(FIRST:%=--ignore=%)
 
 lint: $(READY)
 	$(BIN)/ruff check .
