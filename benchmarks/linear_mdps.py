@@ -16,9 +16,9 @@ import numpy as np
 from record import record
 
 from confide.agents import LSVIUCB, NextStateVI
-from confide.agents.batches import Batches, adaptive, growing, one_by_one, static
-from confide.agents.luyo21_linear import LinearSetting, printed_linear, useful_from
 from confide.experiments.runner import run
+from confide.linear_mdps.batches import Batches, adaptive, growing, one_by_one, static
+from confide.linear_mdps.printed import LinearSetting, printed_linear, useful_from
 from confide.privacy.loss import compose
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.problems import latent, one_hot

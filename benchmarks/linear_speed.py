@@ -16,7 +16,7 @@ import numpy as np
 from record import record
 
 from confide.agents import LSVIUCB
-from confide.agents.batches import one_by_one
+from confide.linear_mdps.batches import one_by_one
 from confide.mechanisms.sources import noise_source
 from confide.privacy.request import JointDP, NoPrivacy
 from confide.problems import one_hot

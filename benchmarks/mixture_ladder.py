@@ -13,20 +13,21 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 
 import numpy as np
-from mixtures import FRESH, SEEDS, Sample, joint, table, world
 from record import record
 
 from confide.agents import UCRLVTR, LikelihoodVI
-from confide.agents.learner import Learner
-from confide.agents.mixtures import BALANCE, value_steps
-from confide.agents.ucrl_vtr import Calibration, ValueTargetedPlanning, paper, tight
 from confide.experiments.runner import run
+from confide.learning.learner import Learner
 from confide.mechanisms.counters import Buffered, Toeplitz, Tree
-from confide.planners.regularizers import Repair
-from confide.planners.value_features import centred, raw, reduced
+from confide.mixtures.printed import value_steps
+from confide.mixtures.regressions import BALANCE
+from confide.mixtures.ucrl_vtr import Calibration, ValueTargetedPlanning, paper, tight
+from confide.mixtures.value_features import centred, raw, reduced
+from confide.planners.regression import Repair
 from confide.privacy.request import Request
 from confide.privatizers import every, every_episode, geometric
 from confide.statistics.bounds import RegressionRows
+from mixtures import FRESH, SEEDS, Sample, joint, table, world
 
 EPISODES = 100_000
 

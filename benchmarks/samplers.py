@@ -9,8 +9,8 @@ import time
 import numpy as np
 from record import record
 
-from confide.agents.reference import Uniform
 from confide.experiments.runner import run
+from confide.learning.reference import Uniform
 from confide.policy import uniform_policy
 from confide.problems import lock
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import confide
 from confide.agents import UCRLVTR, Learner, LikelihoodVI, Round
 from confide.mechanisms.sources import NoiseSource
-from confide.planners.bonus import NO_BONUS
-from confide.planners.least_squares import least_squares
-from confide.planners.optimism import optimistic
-from confide.planners.value_features import reduced
+from confide.mixtures.contributions import ValueTargets
+from confide.mixtures.planning import optimistic
+from confide.mixtures.value_features import reduced
+from confide.planners.regression import NO_BONUS, least_squares
 from confide.policy import uniform_policy
 from confide.privacy import Request
 from confide.privacy.bounded import Released
@@ -23,7 +23,6 @@ from confide.privatizers import geometric
 from confide.problems.linear_mixture import LinearMixturePublic
 from confide.report import plot_runs, write_report
 from confide.statistics import WeightedRows
-from confide.statistics.value_targets import ValueTargets
 
 parser = argparse.ArgumentParser(description="Two private learners, and one of your own.")
 parser.add_argument("--quick", action="store_true", help="small numbers, in seconds")

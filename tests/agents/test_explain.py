@@ -10,10 +10,10 @@ import confide
 from confide.agents import UCRLVTR, LikelihoodVI, LinOptPO, LinOptVI, UCRLVTRPlus, Uniform
 from confide.agents.catalogue import make_agent
 from confide.agents.explain import explain
-from confide.agents.learner import Learner
-from confide.agents.luyo21 import Setting, paper_noise
 from confide.errors import InvalidParameter, PromiseBroken
+from confide.learning.learner import Learner
 from confide.mechanisms.sources import noise_source
+from confide.mixtures.printed import Setting, paper_noise
 from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy
 from confide.privacy.request import Relation
 from confide.privatizers import every, geometric

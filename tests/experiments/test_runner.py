@@ -14,12 +14,12 @@ import pytest
 
 import confide
 from confide.agents import UCRLVTR
-from confide.agents.learner import Learner, Round
-from confide.agents.reference import NoData, Oracle, Uniform
 from confide.audit import verify
 from confide.errors import CertificateError, InvalidParameter, StateError
 from confide.experiments.run import Run
 from confide.experiments.runner import run
+from confide.learning.learner import Learner, Round
+from confide.learning.reference import NoData, Oracle, Uniform
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
 from confide.policy import TabularPolicy

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from confide.agents.agent import Batch
+from confide.learning.agent import Batch
 from confide.policy import TabularPolicy
 from confide.privacy import billboard
 from confide.privacy.bounded import Bounded, L2Ball

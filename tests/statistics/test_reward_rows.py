@@ -7,14 +7,13 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from confide.errors import InvalidParameter
+from confide.mixtures.contributions import Both, StackedRows, ValueTargets
+from confide.mixtures.value_features import reduced
 from confide.planners.reward_features import centred_rewards, raw_rewards
-from confide.planners.value_features import reduced
 from confide.privacy import Relation
 from confide.problems import lock_rewards
 from confide.statistics.bounds import WeightedRows
-from confide.statistics.reward_rows import RewardTargets
-from confide.statistics.stacked import Both, StackedRows
-from confide.statistics.value_targets import ValueTargets
+from confide.statistics.transitions import RewardTargets
 from confide.trajectory import Trajectories, TransitionCounts
 
 PROBLEM = lock_rewards(0, states=6, actions=2, horizon=3, jump=2)

@@ -13,7 +13,7 @@ from confide.errors import ConfideError, InvalidParameter
 from confide.privacy.request import NoPrivacy, Request
 
 if TYPE_CHECKING:
-    from confide.agents.batches import Batches
+    from confide.linear_mdps.batches import Batches
     from confide.privatizers import Schedule
 
 _NUMBERS = ("bonus_scale", "failure")  # options that some agents take only into their arithmetic, where a text fails late
@@ -32,57 +32,63 @@ class Entry:
 
 AGENTS = {
     "ucrl-vtr": Entry(
-        "confide.agents.ucrl_vtr:UCRLVTR", "optimistic planning on private least squares, for mixtures of known kernels", "Luyo21"
+        "confide.mixtures.ucrl_vtr:UCRLVTR",
+        "optimistic planning on private least squares, for mixtures of known kernels",
+        "Luyo21",
     ),
     "ucrl-vtr-plus": Entry(
-        "confide.agents.ucrl_vtr_plus:UCRLVTRPlus",
+        "confide.mixtures.ucrl_vtr_plus:UCRLVTRPlus",
         "the same, each user weighted by the estimated variance of the next value",
         "Luyo21",
     ),
     "linopt-vi": Entry(
-        "confide.agents.linopt_vi:LinOptVI",
+        "confide.mixtures.linopt_vi:LinOptVI",
         "optimistic value iteration for mixtures of known kernels, rewards learned too",
         "Zhou22",
     ),
     "linopt-po": Entry(
-        "confide.agents.linopt_po:LinOptPO", "the same by policy optimisation: softmax policies, improved step by step", "Zhou22"
+        "confide.mixtures.linopt_po:LinOptPO",
+        "the same by policy optimisation: softmax policies, improved step by step",
+        "Zhou22",
     ),
     "likelihood-vi": Entry(
-        "confide.agents.likelihood_vi:LikelihoodVI",
+        "confide.mixtures.likelihood_vi:LikelihoodVI",
         "posterior sampling on private sums of likelihood codes, for mixtures of known kernels",
         "confide",
     ),
     "lsvi-ucb": Entry(
-        "confide.agents.lsvi_ucb:LSVIUCB",
+        "confide.linear_mdps.lsvi_ucb:LSVIUCB",
         "optimistic least-squares value iteration for linear MDPs, in batches; joint privacy only",
         "Luyo21",
         local=False,
     ),
     "next-state-vi": Entry(
-        "confide.agents.next_state_vi:NextStateVI",
+        "confide.linear_mdps.next_state_vi:NextStateVI",
         "posterior sampling on private sums of next states, for linear MDPs with states that can be listed",
         "confide",
     ),
     "ofu-lq": Entry(
-        "confide.agents.ofu_lq:OFULQ",
+        "confide.control.ofu_lq:OFULQ",
         "controls for the cheapest plausible system, for linear systems with quadratic costs",
         "Chowdhury21",
     ),
     "thompson-lq": Entry(
-        "confide.agents.thompson_lq:ThompsonLQ",
+        "confide.control.thompson_lq:ThompsonLQ",
         "posterior sampling on private residuals, for linear systems with quadratic costs",
         "confide",
     ),
     "certainty-equivalent-lq": Entry(
-        "confide.agents.certainty_equivalent_lq:CertaintyEquivalentLQ",
+        "confide.control.certainty_equivalent_lq:CertaintyEquivalentLQ",
         "cautious gains for the mean of the same posterior",
         "confide",
     ),
     "uniform": Entry(
-        "confide.agents.reference:Uniform", "plays at random (in a linear system, does nothing): the lower end of the scale"
+        "confide.learning.reference:Uniform", "plays at random (in a linear system, does nothing): the lower end of the scale"
     ),
-    "oracle": Entry("confide.agents.reference:Oracle", "plays the optimal policy: the upper end of the scale", knows_truth=True),
-    "no-data": Entry("confide.agents.reference:NoData", "plans as if all kernels had the same weight, and learns nothing"),
+    "oracle": Entry(
+        "confide.learning.reference:Oracle", "plays the optimal policy: the upper end of the scale", knows_truth=True
+    ),
+    "no-data": Entry("confide.learning.reference:NoData", "plans as if all kernels had the same weight, and learns nothing"),
 }
 
 
@@ -125,7 +131,7 @@ def _check_types(episodes: Any, privacy: Any, given: dict[str, Any]) -> None:
 
 
 def _schedule(given: Any, episodes: int) -> "Schedule | Batches":
-    from confide.agents.batches import Batches
+    from confide.linear_mdps.batches import Batches
     from confide.privatizers import Schedule
 
     if not isinstance(given, Schedule | Batches | str | int):
@@ -135,7 +141,7 @@ def _schedule(given: Any, episodes: int) -> "Schedule | Batches":
 
 def schedule_of(text: "str | int", episodes: int) -> "Schedule | Batches":
     """By name, geometric, every or (for lsvi-ucb) adaptive, or a release after each so many users."""
-    from confide.agents.batches import adaptive
+    from confide.linear_mdps.batches import adaptive
     from confide.privatizers import every, every_episode, geometric
 
     if str(text).isdecimal():

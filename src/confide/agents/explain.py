@@ -4,17 +4,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from confide.agents.facts import Facts, Noise, facts
-from confide.agents.learner import Learner
+from confide.control.contributions import ControlRows, ResidualRows
 from confide.errors import InvalidParameter
+from confide.learning.learner import Learner
+from confide.linear_mdps.contributions import NextStateRows
+from confide.mixtures.contributions import StackedRows, TableRows
 from confide.privacy.bounded import Bound
 from confide.privacy.request import Relation, Trust
 from confide.privatizers import Schedule
 from confide.statistics.bounds import RegressionRows, WeightedRows
-from confide.statistics.control_rows import ControlRows
-from confide.statistics.next_states import NextStateRows
-from confide.statistics.residual_sums import ResidualRows
-from confide.statistics.stacked import StackedRows
-from confide.statistics.transition_sums import TableRows
 
 _COUNTERS = {
     "exact": "one sum",

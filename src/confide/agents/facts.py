@@ -8,17 +8,18 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from confide.agents.learner import Algorithm, Learner
-from confide.agents.likelihood_vi import PosteriorSampling
-from confide.agents.linopt_po import OptimisticPolicyOptimisation
-from confide.agents.linopt_vi import OptimisticValueIteration
-from confide.agents.stored_learner import StoredLearner
-from confide.agents.ucrl_vtr import ValueTargetedPlanning
-from confide.agents.ucrl_vtr_plus import PrintedPlanning, VarianceAwarePlanning
 from confide.errors import InvalidParameter
+from confide.learning.learner import Algorithm, Learner
+from confide.linear_mdps.lsvi_ucb import StoredLearner
 from confide.mechanisms.additive import additive_noise
 from confide.mechanisms.counters import Exact, Leaves
-from confide.planners.regularizers import Repair, Shift
+from confide.mixtures.contributions import StackedRows
+from confide.mixtures.likelihood_vi import PosteriorSampling
+from confide.mixtures.linopt_po import OptimisticPolicyOptimisation
+from confide.mixtures.linopt_vi import OptimisticValueIteration
+from confide.mixtures.ucrl_vtr import ValueTargetedPlanning
+from confide.mixtures.ucrl_vtr_plus import PrintedPlanning, VarianceAwarePlanning
+from confide.planners.regression import Repair, Shift
 from confide.privacy.bounded import Bound, L2Ball
 from confide.privacy.certificate import describe
 from confide.privacy.guarantee import SLACK
@@ -26,7 +27,6 @@ from confide.privacy.loss import NO_PRIVACY, loss_for, share_of
 from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request, Trust
 from confide.privatizers import Schedule, best_counter, worst_std
 from confide.statistics.bounds import RegressionRows, WeightedRows
-from confide.statistics.stacked import StackedRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def facts(agent: Any) -> Facts:
         raise InvalidParameter(f"{name} is no agent yet: make an agent first, with a problem, episodes and privacy")
     if not isinstance(agent, Learner):
         name = getattr(agent, "name", type(agent).__name__)
-        raise InvalidParameter(f"explain knows learners (confide.agents.learner.Learner), {name} is none")
+        raise InvalidParameter(f"explain knows learners (confide.learning.learner.Learner), {name} is none")
     trust = agent.privacy.trust if isinstance(agent.privacy, NoPrivacy | LocalDP) else Trust.JOINT
     calibration, planning = _planning(agent.algorithm)
     if isinstance(agent, StoredLearner):

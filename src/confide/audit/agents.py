@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.agents.catalogue import AGENTS, make_agent
-from confide.agents.client import LocalClient
-from confide.agents.learner import Learner
-from confide.agents.stored_learner import StoredLearner
 from confide.audit.refute import Score
 from confide.audit.subjects import copies, make_source
+from confide.learning.client import LocalClient
+from confide.learning.learner import Learner
+from confide.linear_mdps.contributions import StoredTransitions
+from confide.linear_mdps.lsvi_ucb import StoredLearner
+from confide.linear_mdps.planning import Answer, Question, answered
 from confide.mechanisms.sources import FastSource, NoiseSource
-from confide.planners.value_regression import Answer, Question, answered
 from confide.privacy.bounded import Array, Released
 from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import CentralDP, JointDP, LocalDP
@@ -23,7 +24,6 @@ from confide.problems.lq import LQSystem
 from confide.problems.zoo.control import oscillator
 from confide.problems.zoo.linear import one_hot
 from confide.problems.zoo.mixtures import lock
-from confide.statistics.stored_transitions import StoredTransitions
 from confide.trajectory import Trajectories
 
 USERS = 64

@@ -2,23 +2,21 @@
 
 from dataclasses import dataclass, fields
 
+from confide.control.contributions import ControlRows, ResidualRows
 from confide.errors import CertificateError, ConfideError
+from confide.evaluation.contributions import Bands
+from confide.evaluation.row_contributions import VisitRows
+from confide.evaluation.visit_contributions import FirstVisits
+from confide.evaluation.weight_contributions import WeightAndWorth
+from confide.linear_mdps.contributions import NextStateRows
 from confide.mechanisms.additive import loss_of
 from confide.mechanisms.counters import FACTORISATIONS
+from confide.mixtures.contributions import StackedRows, TableRows
 from confide.privacy.bounded import L2Ball
 from confide.privacy.certificate import Certificate, Json, check_schema, loss_from_json, standing_assumptions
 from confide.privacy.loss import NO_PRIVACY, ApproxDP, GaussianDP, Loss, PureDP, compose
 from confide.privacy.request import Relation, Trust
 from confide.statistics.bounds import RegressionRows, WeightedRows
-from confide.statistics.control_rows import ControlRows
-from confide.statistics.first_visits import FirstVisits
-from confide.statistics.importance_weights import WeightAndWorth
-from confide.statistics.log_rows import VisitRows
-from confide.statistics.next_states import NextStateRows
-from confide.statistics.per_user import Bands
-from confide.statistics.residual_sums import ResidualRows
-from confide.statistics.stacked import StackedRows
-from confide.statistics.transition_sums import TableRows
 
 _TOLERANCE = 1e-6  # relative: what rounding, and the discretisation of a PLD, may add up to
 _OVERSTATED = 1e-3

@@ -7,7 +7,7 @@ import typer
 from confide.cli.options import AsJson, Delta, Epsilon, print_json
 
 if TYPE_CHECKING:
-    from confide.agents.luyo21 import LambdaNoise
+    from confide.mixtures.printed import LambdaNoise
 
 
 def calibrate(
@@ -32,8 +32,8 @@ def calibrate(
 def calibrations(
     epsilon: float, delta: float, episodes: int, horizon: int, dimension: int, failure: float
 ) -> list[dict[str, Any]]:
-    from confide.agents.luyo21 import Setting, paper_noise, tight_noise
     from confide.mechanisms.counters import Buffered, Factorisation, HonakerTree, Toeplitz, Tree
+    from confide.mixtures.printed import Setting, paper_noise, tight_noise
     from confide.privacy import JointDP
     from confide.privatizers import geometric
 

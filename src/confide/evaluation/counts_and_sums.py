@@ -25,12 +25,12 @@ from confide.evaluation.parameters import (
 )
 from confide.evaluation.plan import Plan, Population, checked_spread, checked_std, rehearsed, shares_of, shares_or_uniform
 from confide.evaluation.shrinkage import Ratios, Shrunk, empirical_bayes, fixed, standardised
+from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Array, Released
 from confide.privacy.certificate import Certificate
 from confide.privacy.loss import GaussianDP, loss_for
 from confide.privacy.request import NoPrivacy, Relation, Request
-from confide.statistics.first_visits import FirstVisitReturns, FirstVisits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)

@@ -8,15 +8,15 @@ import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.evaluation.asker import Asker, Logs
+from confide.evaluation.contributions import Bands, ResidualBands
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.linear_values import SPREAD
 from confide.evaluation.parameters import first_of_user, keep, numbers, real, yes_or_no
 from confide.evaluation.two_parts import BANDS, AsksTwice, Questions, Returns
+from confide.evaluation.weight_contributions import WeightAndWorth, WeightedReturns
 from confide.policy import FinitePolicy, StochasticPolicy
 from confide.privacy.bounded import Array, L2Ball
 from confide.privacy.request import Request
-from confide.statistics.importance_weights import WeightAndWorth, WeightedReturns
-from confide.statistics.per_user import Bands, ResidualBands
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -7,14 +7,14 @@ from typing import ClassVar
 import numpy as np
 
 from confide.evaluation.asker import Asker, Logs
+from confide.evaluation.contributions import Bands, ResidualBands
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, residual_gain, solve
 from confide.evaluation.parameters import USUAL_VISITS, first_of_user, keep, nobody, numbers, positive, whole
+from confide.evaluation.temporal_contributions import TemporalSums, check_radius, longest_steps
 from confide.evaluation.two_parts import BANDS, AsksTwice, Questions
 from confide.privacy.bounded import Array, L2Ball
 from confide.privacy.request import Request
-from confide.statistics.per_user import Bands, ResidualBands
-from confide.statistics.temporal_sums import TemporalSums, check_radius, longest_steps
 
 _CLEAR = 1.5  # how far above the noise's own largest singular value, 2 s sqrt(d), all those of A must be
 

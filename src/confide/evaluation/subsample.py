@@ -12,12 +12,12 @@ from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator
 from confide.evaluation.parameters import keep, keep_returns, whole
 from confide.evaluation.smooth_release import counts_one_trajectory
+from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array, Bounded
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import ApproxDP, Loss
 from confide.privacy.request import CentralDP, Request, Trust
-from confide.statistics.first_visits import FirstVisitReturns, FirstVisits
 from confide.trajectory import LoggedUsers
 
 

@@ -7,14 +7,14 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.evaluation.asker import Asker, Logs
+from confide.evaluation.contributions import Bands, ResidualBands
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, positive_part, residual_gain, solve
 from confide.evaluation.parameters import USUAL_VISITS, first_of_user, keep, nobody, numbers, whole
+from confide.evaluation.row_contributions import VisitRows, VisitSums, visit_rows
 from confide.evaluation.two_parts import BANDS, AsksTwice, Questions
 from confide.privacy.bounded import Array
 from confide.privacy.request import Relation, Request
-from confide.statistics.log_rows import VisitRows, VisitSums, visit_rows
-from confide.statistics.per_user import Bands, ResidualBands
 
 _BALANCES = tuple(2.0 ** (k / 2) for k in range(-4, 7))
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from confide.agents.agent import agent_name
-from confide.agents.learner import Learner
 from confide.errors import InvalidParameter, StateError
 from confide.experiments.run import Segment
+from confide.learning.agent import agent_name
+from confide.learning.learner import Learner
 from confide.mechanisms.state import StateFile, pack, unpack
 from confide.policy import Policy, load_policy
 from confide.privacy.request import Trust

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from confide.agents.agent import Agent, agent_name
 from confide.audit.verify import verify
 from confide.errors import InvalidParameter
 from confide.experiments.loop import Loop, Progress
 from confide.experiments.run import Run
+from confide.learning.agent import Agent, agent_name
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.mechanisms.state import StateFile
 from confide.privacy.certificate import Certificate, certify

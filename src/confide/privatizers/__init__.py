@@ -1,8 +1,8 @@
 """The seam: bounded contributions in, public statistics out."""
 
 from confide.privatizers.central import CentralPrivatizer, Privatizer, best_counter, release_once, worst_std
-from confide.privatizers.client import Channel, Message, open_channel
 from confide.privatizers.local import LocalPrivatizer
+from confide.privatizers.message import Channel, Message, open_channel
 from confide.privatizers.questions import Questions
 from confide.privatizers.schedule import Schedule, custom, every, every_episode, geometric
 

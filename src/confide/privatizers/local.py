@@ -14,7 +14,7 @@ from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss
 from confide.privacy.request import Request
-from confide.privatizers.client import Channel, Message, open_channel
+from confide.privatizers.message import Channel, Message, open_channel
 from confide.privatizers.schedule import Schedule
 
 _REACH = {"gaussian": 12.0, "laplace": 40.0}  # in units of the scale: see `LocalPrivatizer`

@@ -25,7 +25,7 @@ from confide.report.bands import (
 )
 from confide.report.promises import Promise, promise_of
 
-_REFERENCES = ("uniform", "oracle", "no-data")  # agents/reference.py: one policy for everybody
+_REFERENCES = ("uniform", "oracle", "no-data")  # learning/reference.py: one policy for everybody
 
 
 @dataclass(frozen=True, slots=True, eq=False)
