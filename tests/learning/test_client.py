@@ -13,7 +13,7 @@ import pytest
 import confide
 from confide.agents import UCRLVTR, LocalClient
 from confide.errors import InvalidParameter, MissingExtra, PrivacyError, StateError
-from confide.learning.learner import Learner, Round
+from confide.learning.learner import Calibration, Learner, Round
 from confide.mechanisms.sources import noise_source
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import L2Ball
@@ -251,7 +251,7 @@ class TwoPolicies:
 
 def test_each_policy_serves_an_equal_share():
     """Of 400 devices between 150 and 250 play the first policy but for 5e-7."""
-    made = Learner(TwoPolicies(), geometric(500), privacy=PRIVACY, noise=noise_source("fast", 0))
+    made = Learner(Calibration(TwoPolicies(), geometric(500)), privacy=PRIVACY, noise=noise_source("fast", 0))
     chosen = []
     for _ in range(400):
         client = made.client()

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -123,7 +124,7 @@ def test_one_change_per_user_runs():
     """[Luyo21, Remark 7]: B = K = 300; the budget is divided between 299 x 2 questions."""
     agent = made(episodes=300, schedule=one_by_one(300))
     assert serve(agent) == list(range(1, 300))
-    assert len(agent._questions) == 299 * 2
+    assert len(agent._budget) == 299 * 2
     assert agent.guarantee.epsilon <= 1 + 1e-9
 
 
@@ -244,8 +245,8 @@ def test_the_noise_is_on_every_number():
 def test_answers_are_the_exact_responses_but_for_their_noise():
     """Without privacy they are the bits of the statistic."""
     agent = made(privacy=NoPrivacy(), schedule=static(400, 2))
-    asked, ask = [], agent._questions.ask
-    agent._questions.ask = lambda total: asked.append(total.values) or ask(total)
+    asked, ask = [], agent._budget.release
+    agent._budget.release = lambda total: asked.append(total.values) or ask(total)
     feed(agent, somebody(200))
     answers = agent.released().values[agent.algorithm.bound.size : -1].reshape(2, 4)
     np.testing.assert_array_equal(answers[:, :3], asked[::-1])  # asked from the last step to the first
@@ -362,8 +363,8 @@ def test_nothing_that_is_published_holds_what_is_kept():
     agent.next_batch()
     sums = agent.contribution(alike).values
     agent.observe(alike)
-    asked, ask = [], agent._questions.ask
-    agent._questions.ask = lambda total: asked.append(total.values) or ask(total)
+    asked, ask = [], agent._budget.release
+    agent._budget.release = lambda total: asked.append(total.values) or ask(total)
     agent.observe(nobody_counted(23, 3))
     assert agent.switches == 1
     released, bound = agent.released(), agent.algorithm.bound
@@ -379,7 +380,7 @@ def test_nothing_that_is_published_holds_what_is_kept():
     shown = (
         agent,
         agent.algorithm,
-        agent.budget,
+        agent._budget,
         agent.batches,
         agent.current_round(),
         agent.guarantee,
@@ -410,7 +411,7 @@ def test_users_who_could_not_be_kept_are_not_absorbed_twice(monkeypatch):
             attempt()
 
 
-@pytest.mark.parametrize("where", ["_due", "_ask_again"])
+@pytest.mark.parametrize("where", ["_due", "_change_policy"])
 def test_an_interrupted_change_of_policy_is_not_tried_again(monkeypatch, where):
     agent = made()
     while agent.users < agent.schedule.times[0] - 1:
@@ -469,11 +470,11 @@ def test_no_more_is_asked_than_the_cap(switches):
     agent = made(schedule=plan, privacy=NoPrivacy())
     serve(agent)
     assert agent.switches == plan.switches <= switches
-    assert agent._questions.asked <= len(agent._questions) == 2 * plan.switches
+    assert agent._budget.asked <= len(agent._budget) == 2 * plan.switches
     private = made(schedule=plan)
     serve(private)
     assert private.switches <= switches
-    assert private._questions.asked <= len(private._questions)
+    assert private._budget.asked <= len(private._budget)
 
 
 @pytest.mark.parametrize("privacy", [PRIVATE, NoPrivacy()], ids=str)
@@ -481,9 +482,9 @@ def test_each_question_is_asked_on_the_share_of_its_place(privacy):
     """Of users who were nowhere noise makes values that differ, and nothing makes values that do not: then there is nothing to ask. What
     is not asked is not saved up: after each change as many were taken as a change may ask."""
     agent = made(schedule=static(400, 8), privacy=privacy, bonus_scale=0.0)
-    taken, answered, ask_again, ask = [], [], agent._ask_again, agent._questions.ask
-    agent._ask_again = lambda: (ask_again(), taken.append(agent._questions.asked))
-    agent._questions.ask = lambda total: answered.append(total) or ask(total)
+    taken, answered, ask_again, ask = [], [], agent._change_policy, agent._budget.release
+    agent._change_policy = lambda: (ask_again(), taken.append(agent._budget.asked))
+    agent._budget.release = lambda total: answered.append(total) or ask(total)
     feed(agent, nowhere(400))
     assert taken == [2, 4, 6, 8, 10, 12, 14]
     assert len(answered) == (0 if isinstance(privacy, NoPrivacy) else 14)
@@ -504,13 +505,13 @@ def scripted(users, plan, script, answers):
     """An agent whose counter shows `script`, and whose questions are answered by `answers`: (times of change, everything published)."""
     agent, at, times, published = made(schedule=plan), 0, [], []
     agent._privatizer.release = lambda: script[agent._privatizer.generation]
-    ask = agent._questions.ask
+    ask = agent._budget.release
 
     def answer(total):
-        place = agent._questions.asked
-        return answers[place], ask(total)[1]
+        place = agent._budget.asked
+        return dataclasses.replace(ask(total), values=answers[place])
 
-    agent._questions.ask = answer
+    agent._budget.release = answer
     for time in plan.schedule.times:
         before = agent.switches
         feed(agent, users[at:time])
@@ -678,10 +679,10 @@ def test_an_older_state_than_the_last_release_is_refused():
 
 def test_trajectories_and_counts_make_the_same_learner():
     agent = LSVIUCB(SMALL.public, episodes=400, privacy=PRIVATE)
-    agent.accepts_counts = False
+    agent.abilities = replace(agent.abilities, counts=False)
     done = run(agent, SMALL, seed=0)
     assert done.complete
     assert "Simulated" not in str(done.certificate.document["assumptions"])
     again = LSVIUCB(SMALL.public, episodes=400, privacy=PRIVATE)
-    again.accepts_counts = False
+    again.abilities = replace(again.abilities, counts=False)
     np.testing.assert_array_equal(run(again, SMALL, seed=0).regret, done.regret)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from confide.linear_mdps.contributions import StoredTransitions
-from confide.linear_mdps.planning import Answer, Centred, Printed, Sums, backward, growth
+from confide.linear_mdps.planning import Centred, Printed, Response, Sums, growth, value_iteration
 from confide.planners.regression import Shift
 from confide.planners.reward_features import centred_rewards
 from confide.problems import latent, one_hot
@@ -48,19 +48,18 @@ def exact_sums(world, std=0.0):
 def exact_answer(world, question):
     P, r = truth(world)
     targets = question.reward_weight * r[question.step] + P[question.step] @ question.values
-    return Answer(MANY * np.einsum("sai,sa->i", world.features, targets), 0.0)
+    return Response(MANY * np.einsum("sai,sa->i", world.features, targets), 0.0)
 
 
 def conversation(rule, sums, horizon, answer):
-    """(Q, the questions asked)."""
-    asked, questions = [], backward(rule, sums, horizon)
-    try:
-        question = next(questions)
-        while True:
-            asked.append(question)
-            question = questions.send(answer(question))
-    except StopIteration as done:
-        return done.value, asked
+    """(Q, the targets that were asked about)."""
+    asked = []
+
+    def respond(target):
+        asked.append(target)
+        return answer(target)
+
+    return value_iteration(rule, sums, horizon, respond), asked
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: f"{world.name}-{world.states}")
@@ -86,7 +85,7 @@ def test_users_give_the_optimal_q_through_the_statistics(world):
         Centred(world.features, bonus_scale=0.0),
         Sums(gram, response, 0.0, 0.0),
         H,
-        lambda asked: Answer(kept.response(asked.step, asked.values, asked.reward_weight).values, 0.0),
+        lambda asked: Response(kept.response(asked.step, asked.values, asked.reward_weight).values, 0.0),
     )
     np.testing.assert_allclose(Q, optimal_q(world), atol=2e-4)
     assert len(asked) == H - 1
@@ -108,7 +107,7 @@ def test_what_is_asked_stays_where_the_sensitivity_needs_it(values, step):
     """In [-1, 1 - w], up to the last bit: nothing that was asked about is clipped."""
     phi = WORLDS[0].features
     for rule in (RULES["centred"](phi), RULES["printed"](phi)):
-        question = rule.question(step, values, 5)
+        question = rule.target(step, values, 5)
         if question is not None:
             assert question.values.min() >= -1 - 1e-15
             assert question.values.max() <= 1 - question.reward_weight + 1e-15
@@ -119,22 +118,22 @@ def test_what_is_asked_stays_where_the_sensitivity_needs_it(values, step):
 @given(VALUES, st.integers(0, 3))
 def test_centred_questions_use_the_whole_range(values, step):
     """All of [-1, 1] is used, so that the noise is as small as it can be, wherever the values are and however small their range."""
-    question = RULES["centred"](WORLDS[0].features).question(step, values, 5)
+    question = RULES["centred"](WORLDS[0].features).target(step, values, 5)
     if np.ptp(values) == 0:
         assert question is None
     elif np.ptp(values) > 1e-9:
         assert question.values.min() == pytest.approx(-1)
         assert question.values.max() == pytest.approx(1)
-        elsewhere = RULES["centred"](WORLDS[0].features).question(step, 0.25 * values + 3, 5)
+        elsewhere = RULES["centred"](WORLDS[0].features).target(step, 0.25 * values + 3, 5)
         np.testing.assert_allclose(elsewhere.values, question.values, atol=1e-5)
 
 
 def test_nothing_is_asked_where_there_is_nothing_to_learn():
     """Without rewards in sight all states are worth the same; the last step's rewards are in the sums, and so is all of H = 1."""
     rule, values = RULES["centred"](WORLDS[0].features), np.linspace(0, 1, 5)
-    assert rule.question(2, np.full(5, 1.5), 5) is None
-    assert rule.question(4, values, 5) is None
-    assert rule.question(3, values, 5) is not None
+    assert rule.target(2, np.full(5, 1.5), 5) is None
+    assert rule.target(4, values, 5) is None
+    assert rule.target(3, values, 5) is not None
     short = one_hot(horizon=1)
     Q, asked = conversation(Centred(short.features, bonus_scale=0.0), exact_sums(short), 1, lambda _: None)
     assert asked == []
@@ -146,13 +145,13 @@ def test_nothing_is_asked_where_there_is_nothing_to_learn():
 )
 def test_the_same_answers_give_the_same_q_and_others_another(rule):
     world, rng = WORLDS[1], np.random.default_rng(0)
-    noisy = {step: Answer(MANY * rng.normal(0.3, 0.1, size=5), 1e6) for step in range(5)}
+    noisy = {step: Response(MANY * rng.normal(0.3, 0.1, size=5), 1e6) for step in range(5)}
     one, asked = conversation(rule, exact_sums(world, std=1e5), 5, lambda asked: noisy[asked.step])
     again, asked_again = conversation(rule, exact_sums(world, std=1e5), 5, lambda asked: noisy[asked.step])
     np.testing.assert_array_equal(one, again)
     for question, same in zip(asked, asked_again, strict=True):
         np.testing.assert_array_equal(question.values, same.values)
-    changed = noisy | {2: Answer(noisy[2].values * 1.5, noisy[2].std)}
+    changed = noisy | {2: Response(noisy[2].values * 1.5, noisy[2].std)}
     other, _ = conversation(rule, exact_sums(world, std=1e5), 5, lambda asked: changed[asked.step])
     np.testing.assert_array_equal(one[3:], other[3:])  # what comes later was planned before
     assert (one[2] != other[2]).any()
@@ -163,7 +162,7 @@ def test_q_is_optimistic_and_within_its_range():
     few = Sums(*(part / MANY * 20 for part in (exact_sums(world).gram, exact_sums(world).rewards)), std=2.0, reward_std=2.0)
 
     def answer(question):
-        return Answer(exact_answer(world, question).values / MANY * 20, 2.0)
+        return Response(exact_answer(world, question).values / MANY * 20, 2.0)
 
     made = [conversation(Centred(world.features, scale), few, 5, answer)[0] for scale in (0.0, 0.2, 0.5, 100.0)]
     limits = (5 - np.arange(5))[:, None, None]
@@ -183,7 +182,7 @@ def test_more_noise_is_a_wider_bonus():
 
     def q(std, reward_std, answer_std, scale=0.2):
         rule = Centred(world.features, scale)
-        return rule.q_values(2, values, 5, Sums(gram, rewards, std, reward_std), Answer(np.zeros(10), answer_std))[0, 0]
+        return rule.q_values(2, values, 5, Sums(gram, rewards, std, reward_std), Response(np.zeros(10), answer_std))[0, 0]
 
     bare = q(0.0, 0.0, 0.0)
     assert bare - q(0.0, 0.0, 0.0, scale=0.0) == pytest.approx(0.2 * math.sqrt(0.1 / 1001))
@@ -201,7 +200,7 @@ def test_centred_is_repaired_least_squares(world, widest, std):
     eigenvalues, vectors = np.linspace(-20, 300, d), np.eye(d)
     if widest > 1:
         vectors = np.linalg.qr(rng.normal(size=(d, d)))[0]
-    gram, rewards, answer = (vectors * eigenvalues) @ vectors.T, rng.normal(size=d) * 20, Answer(rng.normal(size=d) * 20, 3.0)
+    gram, rewards, answer = (vectors * eigenvalues) @ vectors.T, rng.normal(size=d) * 20, Response(rng.normal(size=d) * 20, 3.0)
     Q = Centred(phi).q_values(1, values, 5, Sums(np.stack([gram] * 5), np.stack([rewards] * 5), std, 2.0), answer)
     inverse = (vectors / (np.maximum(eigenvalues, 0) + max(1.0, std * math.sqrt(widest) / 2))) @ vectors.T
     rows = phi @ inverse
@@ -235,7 +234,7 @@ def test_printed_is_algorithm_2():
     sums = Sums(np.einsum("hki,hkj->hij", B, B), np.zeros((H, d)), 3.0, 3.0)
     raw = {step: rng.normal(size=d) * 20 for step in range(H)}
     rule = Printed(world.features, Shift(shift, beta))
-    Q, asked = conversation(rule, sums, H, lambda asked: Answer(raw[asked.step] / (H + 1), 1.0))
+    Q, asked = conversation(rule, sums, H, lambda asked: Response(raw[asked.step] / (H + 1), 1.0))
     values = np.zeros(6)
     for question in asked:
         h = question.step

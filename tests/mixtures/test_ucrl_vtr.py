@@ -1,6 +1,7 @@
 """UCRL-VTR at work, and its printed constants against values computed independently in high precision; locators in [Luyo21]."""
 
 import math
+from dataclasses import replace
 
 import mpmath
 import numpy as np
@@ -176,10 +177,12 @@ def test_the_paper_runs_as_printed(privacy):
     assert agent.guarantee.epsilon == pytest.approx(constants.loss.epsilon_at(privacy.delta))
     draws = {"joint": (40).bit_count(), "local": 40, "none": 0}[privacy.trust.value]
     assert agent.noise_level.std == pytest.approx(math.sqrt(2 * draws) * constants.sigma)
-    regularizer = agent.algorithm.regularizer
+    regularizer = agent.algorithm.regressions.regularizer
     assert regularizer.shift == pytest.approx(25 + 2 * constants.upsilon)
     assert regularizer.beta == constants.beta
-    half = UCRLVTR(LOCK.public, episodes=40, privacy=privacy, calibration="paper", bonus_scale=0.5).algorithm.regularizer
+    half = UCRLVTR(
+        LOCK.public, episodes=40, privacy=privacy, calibration="paper", bonus_scale=0.5
+    ).algorithm.regressions.regularizer
     assert half.beta == 0.5 * constants.beta
 
 
@@ -237,7 +240,7 @@ def test_values_stay_where_the_sensitivity_needs_them():
 def test_counts_and_trajectories_make_the_same_learner():
     """Both are exact: with the same world only the sampling differs, so the first release differs but the law does not."""
     agent = UCRLVTR(LOCK.public, episodes=3000, privacy=confide.JointDP(1.0, 1e-5))
-    agent.accepts_counts = False
+    agent.abilities = replace(agent.abilities, counts=False)
     by_trajectories = run(agent, LOCK, seed=0)
     assert by_trajectories.complete
     assert "Simulated" not in str(by_trajectories.certificate.document["assumptions"])

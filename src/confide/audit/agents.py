@@ -13,8 +13,8 @@ from confide.audit.subjects import copies, make_source
 from confide.learning.client import LocalClient
 from confide.learning.learner import Learner
 from confide.linear_mdps.contributions import StoredTransitions
-from confide.linear_mdps.lsvi_ucb import StoredLearner
-from confide.linear_mdps.planning import Answer, Question, answered
+from confide.linear_mdps.lsvi_ucb import LSVIUCB
+from confide.linear_mdps.planning import Response, Target, value_iteration
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array, Released
 from confide.privacy.loss import Loss, loss_for
@@ -83,7 +83,7 @@ class AgentSubject:
                 if agent.released().generation > len(releases):
                     releases.append(agent.released())
             seen += [release.values for release in releases]
-            if isinstance(agent, StoredLearner):
+            if isinstance(agent, LSVIUCB):
                 likelihood += answers_likelihood(agent, releases, self._pair)
         return np.append(np.concatenate(seen), likelihood)
 
@@ -117,7 +117,7 @@ class AnswersSubject(AgentSubject):
 
     @property
     def loss(self) -> Loss:
-        loss: Loss = self._make(FastSource(np.random.default_rng(0))).budget.responses
+        loss: Loss = self._make(FastSource(np.random.default_rng(0))).algorithm.loss
         return loss
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
@@ -233,32 +233,32 @@ def small_world(agent: str) -> Any:
     return lock(0, states=6, actions=2, horizon=3, jump=2)
 
 
-def answers_likelihood(agent: StoredLearner, releases: list[Released], pair: tuple[Trajectories, Trajectories]) -> float:
-    """How much more the answers look like the second user than like the first, whose term is all there is in a response.
+def answers_likelihood(agent: LSVIUCB, releases: list[Released], pair: tuple[Trajectories, Trajectories]) -> float:
+    """How much more the responses look like the second user than like the first, whose term is all there is in a response.
 
-    Questions are functions of releases, so an adversary knows which were asked, what either user adds to each, and the noise.
+    Targets are functions of releases, so an adversary knows them, what either user adds to each response, and the noise.
     """
     kept = []
     for user in pair:
-        each = StoredTransitions(agent.asking.rule.features, agent.asking.horizon)
+        each = StoredTransitions(agent.algorithm.rule.features, agent.algorithm.public.horizon)
         each.add(user)
         kept.append(each)
-    found, size, d, switches = 0.0, agent.algorithm.bound.size, agent.asking.rule.features.shape[2], 0.0
+    found, size, d, switches = 0.0, agent.algorithm.bound.size, agent.algorithm.rule.features.shape[2], 0.0
     for release in releases:
         if release.values[-1] == switches:
             continue
         switches = release.values[-1]
-        answers = release.values[size:-1].reshape(-1, d + 1)
-        sums = agent.asking.sums(release.values[:size], release.noise.std)
+        responses = release.values[size:-1].reshape(-1, d + 1)
+        sums = agent.algorithm.sums(release.values[:size], release.noise.std)
 
-        def told(question: Question, answers: Array = answers) -> Answer:
+        def respond(target: Target, responses: Array = responses) -> Response:
             nonlocal found
-            one, other = (each.response(question.step, question.values, question.reward_weight).values for each in kept)
-            answer, std = answers[question.step, :d], float(answers[question.step, d])
+            one, other = (each.response(target.step, target.values, target.reward_weight).values for each in kept)
+            answer, std = responses[target.step, :d], float(responses[target.step, d])
             found += float((answer - (one + other) / 2) @ (other - one)) / std**2
-            return Answer(answer, std)
+            return Response(answer, std)
 
-        answered(agent.asking.rule, sums, agent.asking.horizon, told)
+        value_iteration(agent.algorithm.rule, sums, agent.algorithm.public.horizon, respond)
     return found
 
 

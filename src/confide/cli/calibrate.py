@@ -89,7 +89,7 @@ def _agent(paper: dict[str, Any], epsilon: float, delta: float, episodes: int, h
         "less_noise_than_paper": paper["noise"] / found.relative_noise,
         "noise_on_lambda": found.noise.worst,
         "times_less_than_paper": paper["noise_on_lambda"] / found.noise.worst,
-        "true_epsilon": found.noise.epsilon,
+        "true_epsilon": found.epsilon,
         "users_until_signal": found.users_until_signal,
     }
 

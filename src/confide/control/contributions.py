@@ -49,6 +49,10 @@ class ControlRows:
         return self.states + self.inputs
 
     @property
+    def about(self) -> str:
+        return f"second moments of {self.dimension} states and inputs, among themselves and with {self.states} next states"
+
+    @property
     def size(self) -> int:
         return svec_size(self.dimension) + self.dimension * self.states
 
@@ -131,6 +135,10 @@ class ResidualRows:
     def dimension(self) -> int:
         """p, of z."""
         return self.states + self.inputs
+
+    @property
+    def about(self) -> str:
+        return f"second moments of {self.dimension} states and inputs, and residuals of {self.states} next states"
 
     @property
     def size(self) -> int:

@@ -1,6 +1,6 @@
 """Private-OFU-RL [Chowdhury21] for linear quadratic control, with as little noise as the promise needs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,12 +16,11 @@ from confide.control.optimistic_planning import (
 from confide.control.printed import PrintedControl, printed_control
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
-from confide.learning.learner import Learner, Round
-from confide.mechanisms.counters import Factorisation, Tree
+from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.mechanisms.counters import Tree
 from confide.mechanisms.sources import NoiseSource
 from confide.policy import LinearPolicy
 from confide.privacy.bounded import Released
-from confide.privacy.loss import Loss
 from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers import Schedule, geometric
 from confide.privatizers.schedule import one_tree
@@ -77,15 +76,12 @@ class OptimisticControl:
             releases=self.releases,
         )
 
-    def describe(self) -> dict[str, str]:
+    def describe(self) -> Description:
         if self.printed is not None:
             proved = "" if self.public.parameter_bound <= 1 else "; the printed width is proved for ||(A, B)||_F <= 1 only"
-            return {
-                "calibration": "paper",
-                "planning": f"the cheapest system of the printed confidence set, its leak mended{proved}",
-            }
+            return Description("paper", f"the cheapest system of the printed confidence set, computed from releases{proved}")
         holds = f"that holds with probability {1 - self.failure:g}" if self.proved else "that is not proved for Laplace noise"
-        return {"calibration": "tight", "planning": f"the cheapest system of a confidence set {holds}"}
+        return Description("tight", f"the cheapest system of a confidence set {holds}")
 
 
 def _projected(policy: LinearPolicy, longest: float) -> LinearPolicy:
@@ -94,16 +90,6 @@ def _projected(policy: LinearPolicy, longest: float) -> LinearPolicy:
         return policy
     sizes = np.linalg.norm(policy.gains, 2, axis=(1, 2))
     return LinearPolicy(policy.gains * np.minimum(1.0, longest / np.maximum(sizes, 1e-300))[:, None, None])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Calibration:
-    """All that is chosen before the data."""
-
-    algorithm: OptimisticControl
-    schedule: Schedule
-    counter: Factorisation | None = None  # None: the one with the least noise
-    loss: Loss | None = None  # None: what was asked for; printed constants really give another
 
 
 def tight(public: LQPublic, episodes: int, privacy: Request, schedule: Schedule | None, failure: float) -> Calibration:
@@ -150,7 +136,7 @@ class OFULQ(Learner):
     """
 
     name = "ofu-lq"
-    accepts_counts = False
+    abilities = replace(Learner.abilities, counts=False)  # states are real numbers: there is nothing to count
 
     def __init__(
         self,
@@ -174,7 +160,7 @@ class OFULQ(Learner):
             if calibration == "tight"
             else paper(public, episodes, privacy, schedule, failure)
         )
-        super().__init__(made.algorithm, made.schedule, privacy=privacy, noise=noise, counter=made.counter, loss=made.loss)
+        super().__init__(made, privacy=privacy, noise=noise)
 
     def optimism(self) -> tuple[float, float]:
         """(the expected cost of the system that is planned for, a bound below which no plausible system is). Public."""

@@ -80,6 +80,10 @@ class Bands:
                 raise InvalidParameter(f"{name} must be a whole number, at least 1, got {name}={value}")
 
     @property
+    def about(self) -> str:
+        return "second moments of residuals, in bands"
+
+    @property
     def size(self) -> int:
         return self.bands * svec_size(self.dimension)
 

@@ -54,6 +54,10 @@ class VisitRows:
             raise InvalidParameter(f"overlap must be finite and not negative, got overlap={self.overlap}")
 
     @property
+    def about(self) -> str:
+        return "rows of a regression of first-visit returns"
+
+    @property
     def size(self) -> int:
         return svec_size(self.dimension) + self.dimension
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 
 from confide.errors import InvalidParameter
-from confide.evaluation.asker import Logs, Progress, delta_warning, said
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator, check_call
+from confide.evaluation.log_sums import Logs, Progress, delta_warning, said
 from confide.evaluation.parameters import described, first_of_user, keep, keep_returns, nobody, numbers, whole
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.mechanisms.smooth import SmoothGaussian

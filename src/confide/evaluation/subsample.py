@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from confide.errors import InvalidParameter
-from confide.evaluation.asker import Logs, Progress, delta_warning
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator
+from confide.evaluation.log_sums import Logs, Progress, delta_warning
 from confide.evaluation.parameters import keep, keep_returns, whole
 from confide.evaluation.smooth_release import counts_one_trajectory
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits

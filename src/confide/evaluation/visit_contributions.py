@@ -60,6 +60,10 @@ class FirstVisits:
             raise InvalidParameter(f"squares must be 0, or between 0.001 and {_MOST_SQUARES}, got squares={self.squares}")
 
     @property
+    def about(self) -> str:
+        return "counts and sums of first-visit returns"
+
+    @property
     def size(self) -> int:
         return self.states * (3 if self.squares else 2)
 

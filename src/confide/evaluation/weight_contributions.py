@@ -29,6 +29,10 @@ class WeightAndWorth:
             raise InvalidParameter(f"balance must be between 0.001 and 1000, got balance={self.balance}")
 
     @property
+    def about(self) -> str:
+        return "an importance weight and a weighted return"
+
+    @property
     def size(self) -> int:
         return 2
 

@@ -1,11 +1,9 @@
-"""What the runner asks of an agent, and nothing more."""
+"""What the runner asks of an agent: two methods and a guarantee. Everything else is optional, and declared."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
-from confide.mechanisms.sources import NoiseSource
+from confide.errors import InvalidParameter
 from confide.policy import Policy
 from confide.privacy.guarantee import Guarantee
 from confide.trajectory import Trajectories, TransitionCounts
@@ -19,13 +17,24 @@ class Batch:
     users: int
 
 
-class Agent(Protocol):
-    """Two methods and a promise. `noise` and `rng` are given by the runner, once, where the agent has such attributes and they are None.
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What an agent can do beyond `next_batch` and `observe`. An agent declares it as the attribute `abilities`."""
 
-    Optional: `accepts_counts = True` if `observe` takes exact TransitionCounts; `ignores_data = True` if it only counts users;
-    `mechanisms() -> list[Mechanism]` for the certificate; `save() -> bytes` and `restore(bytes)` for runs that can be interrupted;
-    `client()`, `absorb(bytes)` and `current_round()` in place of `observe` under `LocalDP`: see `Learner`;
-    `noise_level` (the NoiseLevel of the last release) and `signal` (what stands against it, from the release) for the report.
+    counts: bool = False  # `observe` takes exact TransitionCounts of a simulated batch
+    ignores_data: bool = False  # it only counts users: nobody has to be simulated for it
+    noise: bool = False  # it has attributes `noise` and `rng`, which the runner fills once, where they are None
+    mechanisms: bool = False  # `mechanisms() -> list[Mechanism]`, for the certificate
+    saves: bool = False  # `save() -> bytes` and `restore(bytes)`, for runs that can be interrupted
+    devices: bool = False  # under LocalDP: `client()`, `absorb(bytes)`, `current_round()`, `released()`, `observe_crowd(users)`
+    levels: bool = False  # `noise_level` and `signal` of the last release, for the report
+
+
+class Agent(Protocol):
+    """Serves batches of users and learns from them.
+
+    Optional attributes: `name` (default: the class's), `abilities` (default: none), `settings` (a text that tells agents with the same name
+    apart).
     """
 
     guarantee: Guarantee
@@ -36,12 +45,15 @@ class Agent(Protocol):
         """1 to `users` users of the batch at a time: clip, absorb, release, replan."""
 
 
-class NeedsNoise(Protocol):
-    """An agent that draws noise through a privatizer."""
-
-    noise: NoiseSource | None
-    rng: np.random.Generator | None
-
-
 def agent_name(agent: Any) -> str:
     return str(getattr(agent, "name", type(agent).__name__))
+
+
+def abilities_of(agent: Any) -> Abilities:
+    """What the agent declares. One that declares nothing is given noise if it has an attribute for it, and can do nothing else."""
+    declared = getattr(agent, "abilities", None)
+    if declared is None:
+        return Abilities(noise=hasattr(agent, "noise"))
+    if not isinstance(declared, Abilities):
+        raise InvalidParameter(f"{agent_name(agent)}.abilities must be Abilities(...), got {type(declared).__name__}")
+    return declared

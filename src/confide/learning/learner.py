@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from confide._digest import digest
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
-from confide.learning.agent import Batch
+from confide.learning.agent import Abilities, Batch
 from confide.learning.arguments import check_asked
 from confide.learning.client import LocalClient
 from confide.mechanisms.counters import Factorisation
@@ -25,8 +25,17 @@ from confide.privacy.bounded import Bound, Bounded, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import Loss
-from confide.privacy.request import LocalDP, Request
-from confide.privatizers import CentralPrivatizer, LocalPrivatizer, Message, Schedule
+from confide.privacy.request import Request
+from confide.privatizers import (
+    ExpectedNoise,
+    LocalPrivatizer,
+    Message,
+    Privatizer,
+    Schedule,
+    expected_noise,
+    make_privatizer,
+    takes_messages,
+)
 from confide.privatizers.wire import encode_release
 from confide.trajectory import Trajectories, TransitionCounts
 
@@ -57,6 +66,15 @@ class Round:
         return self.policies[int(np.searchsorted(edges[:-1], number / 2.0**128 * edges[-1], side="right"))]
 
 
+@dataclass(frozen=True, slots=True)
+class Description:
+    """An algorithm in words, for `confide.explain`."""
+
+    calibration: str  # tight, paper, or a word of its own
+    planning: str  # how releases become plans, and what is done about their noise
+    rows: tuple[int, float] | None = None  # of a least-squares regression: the dimension of its rows, and the norm of the longest
+
+
 class Algorithm(Protocol):
     """A bound, and a pure function from releases to rounds: the same release gives the same round, on a server or on a device."""
 
@@ -66,6 +84,18 @@ class Algorithm(Protocol):
     def plan(self, released: Released) -> Round:
         """`released.memory` is the memory of the round before (of the first one: a `seed` [] for whatever is drawn at random)."""
 
+    def describe(self) -> Description: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calibration:
+    """All that is chosen before the data. Agents make it with two pure functions, `tight(...)` and `paper(...)`."""
+
+    algorithm: Algorithm
+    schedule: Schedule
+    counter: Factorisation | None = None  # None: the one with the least noise
+    loss: Loss | None = None  # None: what was asked for; printed constants really give another
+
 
 class Learner:
     """Serves users by an algorithm, from what is released about the users before them.
@@ -74,28 +104,31 @@ class Learner:
     """
 
     name: str
-    accepts_counts = True
+    abilities = Abilities(counts=True, noise=True, mechanisms=True, saves=True, devices=True, levels=True)
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        schedule: Schedule,
-        *,
-        privacy: Request,
-        noise: NoiseSource | None = None,
-        counter: Factorisation | None = None,
-        loss: Loss | None = None,
-    ) -> None:
-        check_asked(schedule.users, privacy)
-        self.algorithm, self.schedule, self.privacy, self.noise = algorithm, schedule, privacy, noise
+    def __init__(self, calibration: Calibration, *, privacy: Request, noise: NoiseSource | None = None) -> None:
+        check_asked(calibration.schedule.users, privacy)
+        self.calibration, self.privacy, self.noise = calibration, privacy, noise
         self.rng: np.random.Generator | None = None
-        self._counter, self._loss = counter, loss
-        self._made: CentralPrivatizer | LocalPrivatizer | None = None
+        self._made: Privatizer | None = None
         self._memory: Memory | None = None
         self._round: Round | None = None
         self._store: StateFile | None = None
         self._durable = True
         self._simulated = 0
+
+    @property
+    def algorithm(self) -> Algorithm:
+        return self.calibration.algorithm
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.calibration.schedule
+
+    @property
+    def loss(self) -> Loss | None:
+        """What printed constants give; None if the noise is what the request needs. A device must know."""
+        return self.calibration.loss
 
     @property
     def episodes(self) -> int:
@@ -104,7 +137,7 @@ class Learner:
     @property
     def settings(self) -> str:
         """Everything besides the promise that was chosen for this learner, as 16 hexadecimal digits: the problem it knows included."""
-        return digest((self.algorithm, self.schedule, self._counter, self._loss))
+        return digest(self.calibration)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -128,10 +161,17 @@ class Learner:
             made = replace(made, query=f"simulated: {self._simulated} users came as exact transition counts")
         return [made]
 
-    @property
-    def loss(self) -> Loss | None:
-        """What printed constants give; None if the noise is what the promise needs. A device must know."""
-        return self._loss
+    def describe(self) -> Description:
+        """How it plans, in words. Public, and known before there are any data."""
+        return self.algorithm.describe()
+
+    def expected_noise(self) -> ExpectedNoise:
+        """What the privatizer will add, without making it: that would fix the source of noise."""
+        made = self.calibration
+        discrete = self.noise is not None and self.noise.discrete  # confide.run gives fast noise to an agent that has none
+        return expected_noise(
+            made.algorithm.bound, made.schedule, privacy=self.privacy, discrete=discrete, counter=made.counter, loss=made.loss
+        )
 
     def next_batch(self) -> Batch:
         current = self.current_round()
@@ -169,8 +209,7 @@ class Learner:
         return self._round.statistic.contribution(users)
 
     def observe(self, users: Trajectories | TransitionCounts) -> None:
-        privatizer = self._privatizer
-        if isinstance(privatizer, LocalPrivatizer) and not isinstance(users, TransitionCounts):
+        if self._privatizer.devices and not isinstance(users, TransitionCounts):
             raise PrivacyError(
                 "under LocalDP no server sees trajectories: each user's device is a client = agent.client(), which does "
                 "client.plan(agent.released()), and agent.absorb takes what client.report(trajectory) returns"
@@ -178,7 +217,7 @@ class Learner:
         self._take(users)
 
     def observe_crowd(self, users: Trajectories) -> None:
-        """SIMULATION of a local promise: what these users' devices would send, added up at once (`LocalPrivatizer.absorb_crowd`)."""
+        """SIMULATION of a local guarantee: what these users' devices would send, added up at once (`LocalPrivatizer.absorb`)."""
         self._local_privatizer()
         self._take(users)
 
@@ -189,14 +228,12 @@ class Learner:
         self._check_kept(users)
         self._durable = False  # whatever fails from here on must not be tried again: these users may be in the sums already
         try:
-            privatizer.absorb(contribution) if isinstance(privatizer, CentralPrivatizer) else privatizer.absorb_crowd(
-                contribution
-            )
+            privatizer.absorb(contribution)
         except BaseException:
             self._durable = privatizer.users == served  # refused: nothing of them is
             raise
         self._keep(users)
-        if isinstance(privatizer, CentralPrivatizer) and isinstance(users, TransitionCounts):
+        if isinstance(users, TransitionCounts) and not privatizer.devices:  # a privatizer of messages says so itself
             self._simulated += users.users
         self._advance(before)
         self._durable = True
@@ -219,7 +256,7 @@ class Learner:
         received = message if isinstance(message, Message) else Message.from_bytes(message)
         self.current_round()  # its memory is needed after the release that this message may complete
         before = local.generation
-        local.absorb(received)
+        local.receive(received)
         self._advance(before)
 
     def save(self) -> bytes:
@@ -293,23 +330,19 @@ class Learner:
         return privatizer
 
     @property
-    def _privatizer(self) -> CentralPrivatizer | LocalPrivatizer:
-        if self._made is not None:
-            return self._made
-        if isinstance(self.privacy, LocalDP):
-            self.noise = self.noise or SecureSource()  # a server without a simulation around it: its devices are real
-            self._made = LocalPrivatizer(
-                self.algorithm.bound, self.schedule, privacy=self.privacy, noise=self.noise, loss=self._loss
-            )
-        else:
-            if self.noise is None:
+    def _privatizer(self) -> Privatizer:
+        """Made when it is first needed: the runner gives the source of noise after the agent was made."""
+        if self._made is None:
+            if self.noise is None and not takes_messages(self.privacy):
                 raise InvalidParameter("the agent has no noise yet: confide.run gives it some, or pass noise=")
-            self._made = CentralPrivatizer(
-                self.algorithm.bound,
-                self.schedule,
+            self.noise = self.noise or SecureSource()  # a server without a simulation around it: its devices are real
+            made = self.calibration
+            self._made = make_privatizer(
+                made.algorithm.bound,
+                made.schedule,
                 privacy=self.privacy,
                 noise=self.noise,
-                counter=self._counter,
-                loss=self._loss,
+                counter=made.counter,
+                loss=made.loss,
             )
         return self._made

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from confide.errors import InvalidParameter
-from confide.learning.agent import Batch
+from confide.learning.agent import Abilities, Batch
 from confide.planners.backward_induction import optimal
 from confide.policy import LinearPolicy, Policy, RandomPolicy, uniform_policy
 from confide.privacy.guarantee import no_guarantee
@@ -15,8 +15,7 @@ from confide.trajectory import Trajectories, TransitionCounts
 class _FixedPolicy:
     """One policy for everybody; nothing is learned, so nothing is revealed, and nothing is promised either."""
 
-    accepts_counts = True
-    ignores_data = True
+    abilities = Abilities(counts=True, ignores_data=True, saves=True)
 
     def __init__(self, policy: Policy, episodes: int, name: str) -> None:
         if episodes < 1:

@@ -53,6 +53,10 @@ class NextStateRows:
             )
 
     @property
+    def about(self) -> str:
+        return f"{self.dimension} features at the place of the next state, of {self.states}, and beside the reward"
+
+    @property
     def size(self) -> int:
         return (self.steps - 1) * self.dimension * self.states + self.steps * self.dimension
 

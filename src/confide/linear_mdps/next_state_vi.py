@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
-from confide.learning.learner import Learner, Round
+from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.linear_mdps.batches import first_release
 from confide.linear_mdps.contributions import NextStateRows, NextStates
 from confide.linear_mdps.model_planning import Model, Table, fit, table_of
@@ -83,11 +83,11 @@ class ModelSampling:
 
         return optimal(expect, undecided)[1].actions
 
-    def describe(self) -> dict[str, str]:
+    def describe(self) -> Description:
         planning = (
             f"the best policies for an estimated model and {SAMPLES} samples, {self.spread:g} x the standard error of the sums"
         )
-        return {"calibration": "tight", "planning": planning}
+        return Description("tight", planning)
 
 
 class NextStateVI(Learner):
@@ -134,4 +134,4 @@ class NextStateVI(Learner):
         chosen = choose_schedule(schedule, default)
         table = table_of(public.features)
         algorithm = ModelSampling(public, statistic, table, 0.5 if bonus_scale is None else bonus_scale, chosen.times[0])
-        super().__init__(algorithm, chosen, privacy=privacy, noise=noise)
+        super().__init__(Calibration(algorithm, chosen), privacy=privacy, noise=noise)

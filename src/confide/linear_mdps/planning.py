@@ -1,12 +1,12 @@
-"""Least-squares value iteration [Luyo21, Alg. 2] backward in time, from released statistics and answers. All post-processing.
+"""Least-squares value iteration [Luyo21, Alg. 2] backward in time, from released statistics and responses. All post-processing.
 
-The response of step h, sum phi(s, a) (r + V_{h+1}(s')), needs the values of step h + 1, which need the response of step h + 1. So a plan
-is made by asking: `backward` yields the question of each step, from the last to the first, and goes on with the answer. The same
-answers give the same plan.
+The response of step h, sum phi(s, a) (r + V_{h+1}(s')), needs the values of step h + 1, which need the response of step h + 1. So
+`value_iteration` goes from the last step to the first, and asks for the response to the target of each step when it knows the values of the
+next one. The same responses give the same plan.
 """
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class Target:
     """sum over users of phi(s, a) (w r + y(s')) at a step, y [s'] in [-1, 1 - w]. Public."""
 
     step: int
@@ -28,8 +28,8 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
-    """What came back, with the standard deviation of its noise. Public."""
+class Response:
+    """What was released about a target, with the standard deviation of its noise. Public."""
 
     values: Array
     std: float
@@ -53,48 +53,36 @@ class Rule(Protocol):
     def features(self) -> Array:
         """phi [s, a, i]."""
 
-    def asked_steps(self, horizon: int) -> int:
-        """How many questions there are at most: of the steps 0, 1, ..."""
+    def responses(self, horizon: int) -> int:
+        """How many targets there are at most: of the steps 0, 1, ..."""
 
     def describe(self) -> tuple[str, str]:
         """(calibration, planning), in words."""
 
-    def question(self, step: int, values: Array, horizon: int) -> Question | None:
-        """What to ask for the step, given V [s'] of the next one; None: there is nothing to learn from an answer."""
+    def target(self, step: int, values: Array, horizon: int) -> Target | None:
+        """What to regress on at the step, given V [s'] of the next one; None: there is nothing to learn from a response."""
 
-    def q_values(self, step: int, values: Array, horizon: int, sums: Sums, answer: Answer | None) -> Array:
+    def q_values(self, step: int, values: Array, horizon: int, sums: Sums, response: Response | None) -> Array:
         """Q [s, a], optimistic."""
 
 
-def backward(rule: Rule, sums: Sums, horizon: int) -> Generator[Question, Answer, Array]:
-    """Yields questions, is sent answers, and returns Q [h, s, a]."""
+def value_iteration(rule: Rule, sums: Sums, horizon: int, respond: Callable[[Target], Response]) -> Array:
+    """Q [h, s, a], from the last step to the first; `respond` gives the released response to a target."""
     S, A, _ = rule.features.shape
     Q, values = np.zeros((horizon, S, A)), np.zeros(S)
     for step in reversed(range(horizon)):
-        question = rule.question(step, values, horizon)
-        answer = None if question is None else (yield question)
-        Q[step] = rule.q_values(step, values, horizon, sums, answer)
+        target = rule.target(step, values, horizon)
+        response = None if target is None else respond(target)
+        Q[step] = rule.q_values(step, values, horizon, sums, response)
         values = Q[step].max(axis=1)
     return Q
 
 
-def answered(rule: Rule, sums: Sums, horizon: int, ask: Callable[[Question], Answer]) -> Array:
-    """Q [h, s, a], with every question answered by `ask`."""
-    steps = backward(rule, sums, horizon)
-    try:
-        question = next(steps)
-        while True:
-            question = steps.send(ask(question))
-    except StopIteration as done:
-        Q: Array = done.value
-        return Q
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Centred:
-    """Values are asked about between their smallest and their largest one, which are public; rewards are in the prefix sums.
+    """Targets are values between their smallest and their largest one, which are public; rewards are in the prefix sums.
 
-    So an answer's noise follows the range of V_{h+1}, not that of all possible values: (max V - min V)/2 in place of (H - h)/2.
+    So a response's noise follows the range of V_{h+1}, not that of all possible values: (max V - min V)/2 in place of (H - h)/2.
     Eigenvalues are clipped at zero, the ridge is half the norm of the noise and at least 1, and entries of Lambda that no feature pair
     can touch keep no noise. The bonus is `bonus_scale` standard errors: sampling (targets vary by `target_std`) and noise.
     """
@@ -112,24 +100,24 @@ class Centred:
         object.__setattr__(self, "_pattern", pattern)
         object.__setattr__(self, "_ridge", math.sqrt(widest / (2 * len(pattern))))
 
-    def asked_steps(self, horizon: int) -> int:
+    def responses(self, horizon: int) -> int:
         """Targets of the last step are rewards, and they are in the prefix sums."""
         return horizon - 1
 
     def describe(self) -> tuple[str, str]:
-        return "tight", f"values asked about within their public range; bonus {self.bonus_scale:g} x the standard error"
+        return "tight", f"targets within their public range; bonus {self.bonus_scale:g} x the standard error"
 
-    def question(self, step: int, values: Array, horizon: int) -> Question | None:
+    def target(self, step: int, values: Array, horizon: int) -> Target | None:
         middle, radius = _range(values)
         if step == horizon - 1 or radius == 0:
             return None
-        return Question(step, (values - middle) / radius)
+        return Target(step, (values - middle) / radius)
 
-    def q_values(self, step: int, values: Array, horizon: int, sums: Sums, answer: Answer | None) -> Array:
+    def q_values(self, step: int, values: Array, horizon: int, sums: Sums, response: Response | None) -> Array:
         middle, radius = _range(values)
         u, noise = sums.rewards[step], sums.reward_std**2 + (sums.std * (0.5 + radius) / 2) ** 2
-        if answer is not None:
-            u, noise = u + radius * answer.values, noise + (radius * answer.std) ** 2
+        if response is not None:
+            u, noise = u + radius * response.values, noise + (radius * response.std) ** 2
         value, error = optimistic_values(
             sums.gram[step] * self._pattern,
             u,
@@ -150,19 +138,19 @@ class Printed:
     features: Array = field(repr=False)
     regularizer: Shift
 
-    def asked_steps(self, horizon: int) -> int:
+    def responses(self, horizon: int) -> int:
         return horizon
 
     def describe(self) -> tuple[str, str]:
         shift, beta = self.regularizer.shift, self.regularizer.beta
         return "paper", f"Lambda + {shift:.3g} I; proved width beta = {beta:.3g}"
 
-    def question(self, step: int, values: Array, horizon: int) -> Question | None:
-        return Question(step, values / (horizon + 1), 1 / (horizon + 1))
+    def target(self, step: int, values: Array, horizon: int) -> Target | None:
+        return Target(step, values / (horizon + 1), 1 / (horizon + 1))
 
-    def q_values(self, step: int, values: Array, horizon: int, sums: Sums, answer: Answer | None) -> Array:  # noqa: ARG002
-        assert answer is not None
-        u = (horizon + 1) * answer.values
+    def q_values(self, step: int, values: Array, horizon: int, sums: Sums, response: Response | None) -> Array:  # noqa: ARG002
+        assert response is not None
+        u = (horizon + 1) * response.values
         found = self.regularizer.estimate(sums.gram[step], u, noise_std=sums.std)
         optimism = bonus(self.features, found.precision, 1.0, self.regularizer.width(noise_std=sums.std))
         return np.clip(self.features @ found.weights + optimism, 0.0, horizon)

@@ -71,6 +71,14 @@ class StackedRows:
         return RegressionRows(steps, dimension, 1.0, 1 / balance, balance, self.nonnegative)
 
     @property
+    def about(self) -> str:
+        return f"rows of {self.steps} regressions in {self.dimension} dimensions, and of {self.second_steps} in {self.second_dimension}"
+
+    @property
+    def rows(self) -> tuple[int, float]:
+        return self.first.rows
+
+    @property
     def size(self) -> int:
         return self.first.size + self.second.size
 
@@ -189,6 +197,10 @@ class TableRows:
         least, most = math.sqrt(2) * (1 - 1e-9), math.sqrt(2 * self.dimension) * (1 + 1e-9)
         if not least <= self.spread <= most:  # ||x||_2 <= ||x||_1 <= sqrt(c) ||x||_2
             raise InvalidParameter(f"rows sqrt(2) apart are between {least:.4f} and {most:.4f} apart in L1, got {self.spread}")
+
+    @property
+    def about(self) -> str:
+        return f"a code of {self.dimension} numbers from a public table, at each of {self.steps} steps"
 
     @property
     def size(self) -> int:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_choices, choose_schedule
-from confide.learning.learner import Learner, Round
+from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.code_features import best_codes, means
 from confide.mixtures.contributions import TableRows, TransitionSums
@@ -75,7 +75,7 @@ class PosteriorSampling:
             # device must draw what the server draws
             eigenvalues, vectors = np.linalg.eigh(known.covariance[h])
             root = (vectors * np.sqrt(np.maximum(eigenvalues, 0.0))) @ vectors.T
-            even = rng.multivariate_normal(np.zeros(d), np.eye(d), size=POLICIES, method="cholesky")
+            even = rng.standard_normal((POLICIES, d))
             drawn[:, h] = known.weights[h] + self.spread * even @ root
         return project_simplex(drawn, np.broadcast_to(np.eye(d), (*drawn.shape, d)))
 
@@ -87,6 +87,9 @@ class PosteriorSampling:
         assert rewards is not None
         undecided = rewards + TIES * rng.random(rewards.shape)
         return optimistic(self._seen, undecided, certain, feature_map=features, width=NO_BONUS).policy
+
+    def describe(self) -> Description:
+        return Description("tight", f"policies for weights drawn from the posterior, {self.spread:g} x its standard deviation")
 
 
 class LikelihoodVI(Learner):
@@ -126,4 +129,5 @@ class LikelihoodVI(Learner):
         statistic = TransitionSums(codes, value_steps(public.horizon))
         seen = sparse(reduced(public.dimension), public.kernels)
         algorithm = PosteriorSampling(public, statistic, spread, means(statistic.table, public.kernels), seen)
-        super().__init__(algorithm, choose_schedule(schedule, geometric(episodes)), privacy=privacy, noise=noise)
+        made = Calibration(algorithm, choose_schedule(schedule, geometric(episodes)))
+        super().__init__(made, privacy=privacy, noise=noise)

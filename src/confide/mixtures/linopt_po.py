@@ -1,13 +1,13 @@
 """LinOpt-PO [Zhou22, Alg. 2]: optimistic policy optimisation where transitions and rewards are both unknown."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
-from confide.learning.learner import Learner, Round
+from confide.learning.learner import Description, Learner, Round
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.policy_planning import Evaluation, evaluate, improve, softmax
 from confide.mixtures.regressions import Choices, Knowledge, Regressions
@@ -52,8 +52,12 @@ class OptimisticPolicyOptimisation:
         return Round((policy,), statistic, {"logits": after}, known.signal)
 
     def _evaluate(self, known: Knowledge, logits: Array) -> Evaluation:
-        kernels, features = self.regressions.public.kernels, self.regressions.features
+        kernels, features = self.regressions.kernels, self.regressions.features
         return evaluate(kernels, known.rewards, known.estimate, logits, feature_map=features, width=known.width)
+
+    def describe(self) -> Description:
+        said = self.regressions.describe()
+        return replace(said, planning=f"{said.planning}; softmax policies, step {self.step:.3g} per user")
 
     def _users(self, b: int) -> int:
         """Of round b; none after the last."""
@@ -91,16 +95,17 @@ class LinOptPO(Learner):
         noise: NoiseSource | None = None,
         regularizer: MakeRegularizer | None = None,
     ) -> None:
-        choices = Choices(episodes, privacy, calibration, schedule, bonus_scale, failure, regularizer)
-        made = choices.calibrate(public, "LinOpt-PO")
         if step is not None and not 0 < step < math.inf:
             raise InvalidParameter(f"step must be positive and finite, got step={step}")
-        if calibration == "tight":
-            eta, keep, ahead = STEP, KEEP, True
-        else:
-            eta, keep, ahead = paper_step(episodes, public.horizon, public.actions), 1.0, False
-        algorithm = OptimisticPolicyOptimisation(made.regressions, made.schedule, step or eta, keep, ahead)
-        super().__init__(algorithm, made.schedule, privacy=privacy, noise=noise, counter=made.counter, loss=made.loss)
+
+        def policy_optimisation(regressions: Regressions, schedule: Schedule) -> OptimisticPolicyOptimisation:
+            if calibration == "tight":
+                return OptimisticPolicyOptimisation(regressions, schedule, step or STEP, KEEP, ahead=True)
+            eta = paper_step(episodes, public.horizon, public.actions)
+            return OptimisticPolicyOptimisation(regressions, schedule, step or eta, keep=1.0, ahead=False)
+
+        choices = Choices(episodes, privacy, calibration, schedule, bonus_scale, failure, regularizer)
+        super().__init__(choices.calibrate(public, "LinOpt-PO", policy_optimisation), privacy=privacy, noise=noise)
 
 
 def paper_step(episodes: int, horizon: int, actions: int) -> float:

@@ -1,8 +1,8 @@
 """LinOpt-VI [Zhou22, Alg. 1]: optimistic value iteration where transitions and rewards are both unknown."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from confide.learning.learner import Learner, Round
+from confide.learning.learner import Description, Learner, Round
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.planning import optimistic
 from confide.mixtures.regressions import Choices, Regressions
@@ -15,7 +15,7 @@ from confide.problems.linear_mixture import LinearMixturePublic
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OptimisticValueIteration:
-    """[Zhou22, Alg. 1] between two releases."""
+    """[Zhou22, Alg. 1] and, with known rewards, [Luyo21, Alg. 1] between two releases."""
 
     regressions: Regressions
 
@@ -24,15 +24,18 @@ class OptimisticValueIteration:
         return self.regressions.bound
 
     def plan(self, released: Released) -> Round:
-        known = self.regressions.read(released)
+        both, known = self.regressions, self.regressions.read(released)
         plan = optimistic(
-            self.regressions.public.kernels,
-            known.rewards,
-            known.estimate,
-            feature_map=self.regressions.features,
-            width=known.width,
+            both.kernels, known.rewards, known.estimate, feature_map=both.features, width=known.width, ceiling=both.ceiling
         )
-        return Round((plan.policy,), self.regressions.statistic(plan.values), signal=known.signal)
+        return Round((plan.policy,), both.statistic(plan.values), signal=known.signal)
+
+    def describe(self) -> Description:
+        return self.regressions.describe()
+
+
+def value_iteration(regressions: Regressions, schedule: Schedule) -> OptimisticValueIteration:  # noqa: ARG001 - the same at all times
+    return OptimisticValueIteration(regressions)
 
 
 class LinOptVI(Learner):
@@ -68,6 +71,10 @@ class LinOptVI(Learner):
         regularizer: MakeRegularizer | None = None,
     ) -> None:
         choices = Choices(episodes, privacy, calibration, schedule, bonus_scale, failure, regularizer)
-        made = choices.calibrate(public, "LinOpt-VI")
-        algorithm = OptimisticValueIteration(made.regressions)
-        super().__init__(algorithm, made.schedule, privacy=privacy, noise=noise, counter=made.counter, loss=made.loss)
+        made = choices.calibrate(public, "LinOpt-VI", value_iteration)
+        super().__init__(made, privacy=privacy, noise=noise)
+
+    def describe(self) -> Description:
+        said, same = super().describe(), "; rewards are known, so this is ucrl-vtr"
+        known = isinstance(self.algorithm, OptimisticValueIteration) and self.algorithm.regressions.public.rewards is not None
+        return replace(said, planning=said.planning + same) if known and said.calibration == "tight" else said

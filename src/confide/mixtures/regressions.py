@@ -1,23 +1,27 @@
-"""What LinOpt-VI and LinOpt-PO [Zhou22] share: two private regressions, of values and of rewards, and two calibrations of them."""
+"""Two private regressions, of values and of rewards, and two calibrations of them: what UCRL-VTR, LinOpt-VI and LinOpt-PO share.
+
+UCRL-VTR [Luyo21] is LinOpt-VI [Zhou22] with known rewards.
+"""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_choices, choose_schedule
-from confide.learning.learner import Statistic
-from confide.mechanisms.counters import Factorisation, Tree
+from confide.learning.learner import Algorithm, Calibration, Description, Statistic
+from confide.mechanisms.counters import Tree
 from confide.mixtures.contributions import Both, StackedRows, ValueTargets
 from confide.mixtures.planning import optimistic_rewards
 from confide.mixtures.printed import paper_constants, value_steps
-from confide.mixtures.value_features import FeatureMap, raw, reduced
+from confide.mixtures.value_features import FeatureMap, SparseKernels, raw, reduced, sparse
 from confide.planners.regression import Estimate, MakeRegularizer, Regression, Regularizer, Repair, Shift, Width, mean_eigenvalue
 from confide.planners.reward_features import RewardFeatures, centred_rewards, raw_rewards
 from confide.privacy.bounded import Released
-from confide.privacy.loss import GaussianDP, Loss
+from confide.privacy.loss import GaussianDP
 from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
 from confide.privatizers import Schedule, every_episode, geometric
 from confide.privatizers.schedule import one_tree
@@ -50,7 +54,19 @@ class Regressions:
     regularizer: Regularizer
     reward_features: RewardFeatures | None = None
     reward_regularizer: Regularizer | None = None
-    plain: bool = False  # without public weights and without knowing that rewards are in [0, 1]: the paper's
+    plain: bool = False  # without public weights and without knowing that rewards are in [0, 1]: the papers'
+    unit: float = 1.0  # features are kernels / unit
+    ceiling: Array | None = field(default=None, repr=False)  # of Q_h [h]
+
+    _kernels: SparseKernels = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        kernels = self.public.kernels if self.unit == 1.0 else self.public.kernels / self.unit
+        object.__setattr__(self, "_kernels", sparse(self.features, kernels))
+
+    @property
+    def kernels(self) -> SparseKernels:
+        return self._kernels
 
     @property
     def value_bound(self) -> RegressionRows | WeightedRows:
@@ -81,26 +97,25 @@ class Regressions:
     def statistic(self, values: Array) -> Statistic:
         """What users contribute who are served by a plan with these values [h, s]."""
         weights = 1.0 if self.plain else None
-        transitions = ValueTargets(self.value_bound, self.features, self.public.kernels, values, weights)
+        transitions = ValueTargets(self.value_bound, self.features, self._kernels, values, weights)
         if not isinstance(self.bound, StackedRows):
             return transitions
         assert self.reward_features is not None
         return Both(self.bound, transitions, RewardTargets(self.bound.second, self.reward_features, weights))
 
+    def describe(self) -> Description:
+        words = self.regularizer.describe(self.bound.rows)
+        if self.reward_regularizer is not None:
+            words += "; the same for rewards"
+        return Description("paper" if self.plain else "tight", words, self.bound.rows)
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Calibration:
-    """All that is chosen before the data."""
 
-    regressions: Regressions
-    schedule: Schedule
-    counter: Factorisation | None = None  # None: the one with the least noise
-    loss: Loss | None = None  # None: what was asked for
+MakeAlgorithm = Callable[[Regressions, Schedule], Algorithm]
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The arguments that both agents share."""
+    """The arguments that UCRL-VTR, LinOpt-VI and LinOpt-PO share."""
 
     episodes: int
     privacy: Request
@@ -113,17 +128,21 @@ class Choices:
     def __post_init__(self) -> None:
         check_choices(self.calibration, self.bonus_scale, self.failure)
         if self.regularizer is not None and self.bonus_scale is not None:
-            raise InvalidParameter("a regularizer of one's own decides the width: leave bonus_scale out")
+            raise InvalidParameter("a regularizer of your own decides the width: leave bonus_scale out")
 
-    def calibrate(self, public: LinearMixturePublic, name: str) -> Calibration:
+    def calibrate(self, public: LinearMixturePublic, name: str, make: MakeAlgorithm) -> Calibration:
+        """For LinOpt-VI and LinOpt-PO, which learn rewards where they are not known."""
         known_mixture(public, name, rewards=False)
         if public.rewards is None and public.reward_features is None:
             raise InvalidParameter(f"{name} needs known rewards, or features in which they are linear")
-        return tight(public, self) if self.calibration == "tight" else paper(public, self)
+        return (tight if self.calibration == "tight" else paper)(public, self, make)
 
 
-def tight(public: LinearMixturePublic, choices: Choices) -> Calibration:
-    """As UCRL-VTR's: one query, public weights, repaired eigenvalues, a geometric schedule. Rewards are centred at 1/2."""
+def tight(public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlgorithm) -> Calibration:
+    """One joint query, rows in d - 1 dimensions under public weights, repaired eigenvalues, estimates on the simplex, a geometric schedule.
+
+    Rewards, where they are learned, are centred at 1/2.
+    """
 
     def repair(regression: Regression) -> Regularizer:
         scale = 0.1 if choices.bonus_scale is None else choices.bonus_scale
@@ -134,16 +153,18 @@ def tight(public: LinearMixturePublic, choices: Choices) -> Calibration:
     schedule = choose_schedule(choices.schedule, geometric(choices.episodes))
     transitions = make(Regression("transitions", m, kappa, simplex=features))
     if public.rewards is not None:
-        return Calibration(Regressions(public, features, WeightedRows(value_steps(H), m, kappa), transitions), schedule)
+        regressions = Regressions(public, features, WeightedRows(value_steps(H), m, kappa), transitions)
+        return Calibration(make_algorithm(regressions, schedule), schedule)
     assert public.reward_features is not None
     varphi = centred_rewards(public.reward_features)
     kappa_r = BALANCE / float(varphi.largest.max())
     bound = StackedRows(value_steps(H), m, kappa, H, varphi.dimension, kappa_r, REWARD_WEIGHT)
     rewards = make(Regression("rewards", varphi.dimension, kappa_r))
-    return Calibration(Regressions(public, features, bound, transitions, varphi, rewards), schedule)
+    regressions = Regressions(public, features, bound, transitions, varphi, rewards)
+    return Calibration(make_algorithm(regressions, schedule), schedule)
 
 
-def paper(public: LinearMixturePublic, choices: Choices) -> Calibration:
+def paper(public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlgorithm) -> Calibration:
     """[Zhou22, Thm. 6.5], in units where all its noises are one number c = sigma_r, so that one counter of that scale adds them:
 
     X = phi_V / (sqrt(d1) H) and y = V / (sqrt(d1) H) with kappa = sqrt(d1) have ||X|| <= 1, kappa |y| <= 1, and the printed noise
@@ -176,12 +197,13 @@ def paper(public: LinearMixturePublic, choices: Choices) -> Calibration:
         bound = StackedRows(value_steps(H), d1, kappa, H, d2, 1.0, plain=True, nonnegative=positive)
         rewards = make(Regression("rewards", d2, 1.0))
         regressions = Regressions(public, features, bound, transitions, varphi, rewards, plain=True)
+    algorithm = make_algorithm(regressions, schedule)
     if isinstance(privacy, NoPrivacy):
-        return Calibration(regressions, schedule)
+        return Calibration(algorithm, schedule)
     tree = None if isinstance(privacy, LocalDP) else Tree(schedule.leaves)
     seen = tree.column_norm(2) if tree else 1.0
     loss = GaussianDP(bound.sensitivity(Relation(privacy.relation)) * seen / found.sigma_r)
-    return Calibration(regressions, schedule, tree, loss)
+    return Calibration(algorithm, schedule, tree, loss)
 
 
 def known_mixture(public: LinearMixturePublic, name: str, *, rewards: bool = True) -> None:

@@ -1,100 +1,35 @@
-"""UCRL-VTR [Luyo21, Alg. 1], as printed and with as little noise as the promise needs."""
+"""UCRL-VTR [Luyo21, Alg. 1], as printed and with as little noise as the guarantee needs: LinOpt-VI with known rewards."""
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from confide.learning.arguments import check_choices, choose_schedule
-from confide.learning.learner import Learner, Round
-from confide.mechanisms.counters import Factorisation
+from confide.learning.arguments import choose_schedule
+from confide.learning.learner import Calibration, Learner
 from confide.mechanisms.sources import NoiseSource
-from confide.mixtures.contributions import ValueTargets
-from confide.mixtures.planning import optimistic
-from confide.mixtures.printed import Setting, printed, value_steps
-from confide.mixtures.regressions import BALANCE, default_schedule, known_mixture
-from confide.mixtures.value_features import FeatureMap, SparseKernels, raw, reduced, sparse
-from confide.planners.regression import Regularizer, Repair, Shift, mean_eigenvalue
-from confide.privacy.bounded import Released
-from confide.privacy.loss import Loss
+from confide.mixtures.linopt_vi import value_iteration
+from confide.mixtures.printed import Setting, printed
+from confide.mixtures.regressions import Choices, Regressions, known_mixture, tight
+from confide.mixtures.value_features import raw
+from confide.planners.regression import Shift
 from confide.privacy.request import LocalDP, NoPrivacy, Request
-from confide.privatizers import Schedule
+from confide.privatizers import Schedule, every_episode
 from confide.problems.linear_mixture import LinearMixturePublic
-from confide.statistics.bounds import RegressionRows, WeightedRows
-
-Array = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Calibration:
-    """All that is chosen before the data, besides the algorithm itself."""
-
-    features: FeatureMap
-    bound: RegressionRows | WeightedRows
-    regularizer: Regularizer
-    schedule: Schedule
-    counter: Factorisation | None = None  # None: the one with the least noise
-    loss: Loss | None = None  # None: what was asked for; printed constants really give another
-    unit: float = 1.0  # features are kernels / unit
-    weights: float | None = None  # of rows: None for the public ones that make every possible row fit the bound
-    ceiling: Array | None = field(default=None, repr=False)  # of Q_h [h]
-
-
-def tight(public: LinearMixturePublic, schedule: Schedule, *, bonus_scale: float | None = None) -> Calibration:
-    """One joint query, rows in d - 1 dimensions under public weights, repaired eigenvalues, estimates on the simplex."""
-    features = reduced(public.dimension)
-    bound = WeightedRows(value_steps(public.horizon), features.dimension, balance=BALANCE)
-    regularizer = Repair(bound.balance, 0.1 if bonus_scale is None else bonus_scale, simplex=features)
-    return Calibration(features, bound, regularizer, schedule)
-
-
-def paper(
-    public: LinearMixturePublic, privacy: Request, schedule: Schedule, *, bonus_scale: float | None = None, failure: float = 0.1
-) -> Calibration:
+def paper(public: LinearMixturePublic, choices: Choices) -> Calibration:
     """[Luyo21, Cor. 5] (joint), [Cor. 6] (local), [C.4] (delta = 0), and without noise Upsilon = 0."""
-    H, d = public.horizon, public.dimension
-    setting = Setting(schedule.users, H, d, failure, schedule.leaves)
+    H, d, privacy = public.horizon, public.dimension, choices.privacy
+    schedule = choose_schedule(choices.schedule, every_episode(choices.episodes))
+    setting = Setting(schedule.users, H, d, choices.failure, schedule.leaves)
     made = printed(privacy, setting)
-    regularizer = Shift(made.ridge + 2 * made.upsilon, made.beta * (1.0 if bonus_scale is None else bonus_scale))
-    through_tree = not isinstance(privacy, LocalDP | NoPrivacy)
-    return Calibration(
-        raw(d),
-        made.bound,
-        regularizer,
-        schedule,
-        counter=setting.tree if through_tree else None,
-        loss=made.loss,
-        unit=math.sqrt(d),
-        weights=1.0,
-        ceiling=np.full(H, float(H)),
+    scale = 1.0 if choices.bonus_scale is None else choices.bonus_scale
+    regularizer = Shift(made.ridge + 2 * made.upsilon, made.beta * scale)
+    regressions = Regressions(
+        public, raw(d), made.bound, regularizer, plain=True, unit=math.sqrt(d), ceiling=np.full(H, float(H))
     )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ValueTargetedPlanning:
-    """[Luyo21, Alg. 1] between two releases: regularised least squares, optimistic backward induction, and the rows of the next users."""
-
-    kernels: Array = field(repr=False)  # phi(s' | s, a) [i, s, a, s']
-    rewards: Array = field(repr=False)
-    features: FeatureMap
-    bound: RegressionRows | WeightedRows
-    regularizer: Regularizer
-    weights: float | None = None
-    ceiling: Array | None = field(default=None, repr=False)
-
-    _seen: SparseKernels = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_seen", sparse(self.features, self.kernels))
-
-    def plan(self, released: Released) -> Round:
-        Lambda, u = self.bound.unpack(released.values)
-        noise_std = released.noise.std
-        estimate, width = self.regularizer.estimate(Lambda, u, noise_std=noise_std), self.regularizer.width(noise_std=noise_std)
-        plan = optimistic(self._seen, self.rewards, estimate, feature_map=self.features, width=width, ceiling=self.ceiling)
-        statistic = ValueTargets(self.bound, self.features, self._seen, plan.values, self.weights)
-        return Round((plan.policy,), statistic, signal=mean_eigenvalue(Lambda) if released.generation else None)
+    tree = None if isinstance(privacy, LocalDP | NoPrivacy) else setting.tree
+    return Calibration(value_iteration(regressions, schedule), schedule, tree, made.loss)
 
 
 class UCRLVTR(Learner):
@@ -134,26 +69,6 @@ class UCRLVTR(Learner):
         noise: NoiseSource | None = None,
     ) -> None:
         known_mixture(public, "UCRL-VTR")
-        check_choices(calibration, bonus_scale, failure)
-        assert public.rewards is not None
-        times = choose_schedule(schedule, default_schedule(calibration, episodes))
-        if calibration == "tight":
-            chosen = tight(public, times, bonus_scale=bonus_scale)
-        else:
-            chosen = paper(public, privacy, times, bonus_scale=bonus_scale, failure=failure)
-        super().__init__(
-            ValueTargetedPlanning(
-                public.kernels / chosen.unit,
-                public.rewards,
-                chosen.features,
-                chosen.bound,
-                chosen.regularizer,
-                chosen.weights,
-                chosen.ceiling,
-            ),
-            chosen.schedule,
-            privacy=privacy,
-            noise=noise,
-            counter=chosen.counter,
-            loss=chosen.loss,
-        )
+        choices = Choices(episodes, privacy, calibration, schedule, bonus_scale, failure)
+        made = tight(public, choices, value_iteration) if calibration == "tight" else paper(public, choices)
+        super().__init__(made, privacy=privacy, noise=noise)

@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.learning.arguments import check_choices, choose_schedule
-from confide.learning.learner import Learner, Round
-from confide.mechanisms.counters import Factorisation
+from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
 from confide.mixtures.planning import optimistic
@@ -18,7 +17,6 @@ from confide.mixtures.value_features import FeatureMap, SparseKernels, fitted, r
 from confide.mixtures.variance_planning import largest_plausible, largest_possible, moment, variance_weights
 from confide.planners.regression import Repair, Shift, Width, mean_eigenvalue
 from confide.privacy.bounded import Released
-from confide.privacy.loss import Loss
 from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule
 from confide.problems.linear_mixture import LinearMixturePublic
@@ -72,6 +70,11 @@ class PrintedPlanning:
         )
         return Round((plan.policy,), statistic, signal=mean_eigenvalue(Lambda[:n]) if released.generation else None)
 
+    def describe(self) -> Description:
+        constants = self.constants
+        first = Shift(constants.ridge + 2 * constants.upsilon[0], constants.widths(1)[1] * self.bonus_scale)
+        return Description("paper", f"{first.describe(self.bound.rows)} and growing", self.bound.rows)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VarianceAwarePlanning:
@@ -111,6 +114,10 @@ class VarianceAwarePlanning:
     def _weights(self, seen: SparseKernels, later: Array, variances: Array, noise: Array) -> Array:
         features, fitting = fitted(self.features, seen, later, balance=self.bound.balance)
         return variance_weights(fitting, features.rows, variances, noise=noise)
+
+    def describe(self) -> Description:
+        planning = f"{self.regularizer.describe(self.bound.rows)}; rows weighted by estimated variances"
+        return Description("tight", planning, self.bound.rows)
 
 
 def scaled(values: Array) -> Array:
@@ -160,28 +167,27 @@ class UCRLVTRPlus(Learner):
         known_mixture(public, "UCRL-VTR+")
         check_choices(calibration, bonus_scale, failure)
         times = choose_schedule(schedule, default_schedule(calibration, episodes))
-        counter: Factorisation | None = None
-        loss: Loss | None = None
-        planning: PrintedPlanning | VarianceAwarePlanning
         if calibration == "tight":
-            planning = tight(public, bonus_scale)
+            made = tight(public, times, bonus_scale)
         else:
-            setting = Setting(episodes, public.horizon, public.dimension, failure, times.leaves)
-            planning = paper(public, printed_plus(privacy, setting), bonus_scale)
-            counter = None if isinstance(privacy, LocalDP | NoPrivacy) else setting.tree
-            loss = planning.constants.loss
-        super().__init__(planning, times, privacy=privacy, noise=noise, counter=counter, loss=loss)
+            made = paper(public, privacy, times, bonus_scale, failure)
+        super().__init__(made, privacy=privacy, noise=noise)
 
 
-def tight(public: LinearMixturePublic, bonus_scale: float | None = None) -> VarianceAwarePlanning:
+def tight(public: LinearMixturePublic, schedule: Schedule, bonus_scale: float | None = None) -> Calibration:
     assert public.rewards is not None
     features, n = reduced(public.dimension), value_steps(public.horizon)
     bound = StackedRows(n, features.dimension, BALANCE, n, features.dimension, BALANCE, SHARE)
     regularizer = Repair(BALANCE, 0.1 if bonus_scale is None else bonus_scale, simplex=features)
-    return VarianceAwarePlanning(public.kernels, public.rewards, features, bound, regularizer)
+    return Calibration(VarianceAwarePlanning(public.kernels, public.rewards, features, bound, regularizer), schedule)
 
 
-def paper(public: LinearMixturePublic, constants: PrintedPlus, bonus_scale: float | None = None) -> PrintedPlanning:
+def paper(
+    public: LinearMixturePublic, privacy: Request, schedule: Schedule, bonus_scale: float | None = None, failure: float = 0.1
+) -> Calibration:
     assert public.rewards is not None
-    scale = 1.0 if bonus_scale is None else bonus_scale
-    return PrintedPlanning(public.kernels / math.sqrt(public.dimension), public.rewards, constants, scale)
+    setting = Setting(schedule.users, public.horizon, public.dimension, failure, schedule.leaves)
+    constants, scale = printed_plus(privacy, setting), 1.0 if bonus_scale is None else bonus_scale
+    planning = PrintedPlanning(public.kernels / math.sqrt(public.dimension), public.rewards, constants, scale)
+    tree = None if isinstance(privacy, LocalDP | NoPrivacy) else setting.tree
+    return Calibration(planning, schedule, tree, constants.loss)

@@ -182,6 +182,9 @@ class Regularizer(Protocol):
     def width(self, *, noise_std: float) -> Width:
         """How much is added for what is not known yet, in the coordinates of the rows."""
 
+    def describe(self, rows: tuple[int, float]) -> str:
+        """In words, for rows of this dimension and largest norm."""
+
 
 @dataclass(frozen=True, slots=True)
 class Regression:
@@ -243,6 +246,10 @@ class Repair:
         noise = noise_std / self.balance
         return tight_width(target_std=self.target_std, response_noise=noise, gram_noise=noise_std, factor=self.bonus_scale)
 
+    def describe(self, rows: tuple[int, float]) -> str:  # noqa: ARG002 - the same for all rows
+        ridge = f"eigenvalues clipped at 0, ridge {self.ridge / 2:g} x the norm of the noise"
+        return f"{ridge}; bonus {self.bonus_scale:g} x the standard error"
+
 
 @dataclass(frozen=True, slots=True)
 class Shift:
@@ -262,3 +269,7 @@ class Shift:
 
     def width(self, *, noise_std: float) -> Width:  # noqa: ARG002 - proved for the shift
         return Width(self.beta**2, 0.0, factor=1.0, cap=np.inf)
+
+    def describe(self, rows: tuple[int, float]) -> str:
+        users = self.shift * rows[0] / rows[1] ** 2  # k users' rows give eigenvalues k L^2 / m at best
+        return f"Lambda + {self.shift:.3g} I, which takes {users:,.0f} users at best to outweigh; proved width beta = {self.beta:.3g}"

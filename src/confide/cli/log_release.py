@@ -1,4 +1,4 @@
-"""One question to a log, from the command line: what may be refused is refused first, then it is paid, then the log is read."""
+"""One release of a log, from the command line: what may be refused is refused first, then it is paid, then the log is read."""
 
 import math
 import os
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked of which files: all of it public."""
+class LogRelease:
+    """What is released from which files: all of it public."""
 
     estimator: str
     made: Any
@@ -37,16 +37,16 @@ class Question:
     @property
     def id(self) -> str:
         """Its name in a ledger. Other files, columns or caps are another question; whether the files have changed is not looked at."""
-        from confide.evaluation.estimator import question
+        from confide.evaluation.estimator import release_id
 
         paths = [str(Path(path).resolve()) for path in self.files]  # however they are spelt
         where = [*paths, repr(sorted(self.layout.items())), self.noise.source]
-        asked = question(self.made, self.privacy, where)
+        asked = release_id(self.made, self.privacy, where)
         return f"{self.name} {asked}" if self.name else asked  # a name never stands for two questions
 
 
 @contextmanager
-def careful(asked: Question, path: Path | None, out: Path | None) -> "Iterator[Ledger | None]":
+def careful(asked: LogRelease, path: Path | None, out: Path | None) -> "Iterator[Ledger | None]":
     """The ledger that pays, once it can, and there is room for the answer. An error leaves no empty folder, and tells of a charge."""
     from confide.privacy.ledger import Ledger
     from confide.privacy.request import NoPrivacy
@@ -59,12 +59,12 @@ def careful(asked: Question, path: Path | None, out: Path | None) -> "Iterator[L
         yield ledger
 
 
-def _charged(ledger: "Ledger | None", asked: Question) -> "Spend | None":
+def _charged(ledger: "Ledger | None", asked: LogRelease) -> "Spend | None":
     return next((spend for spend in ledger.spends if spend.id == asked.id), None) if ledger else None
 
 
 def released(
-    asked: Question, ledger: "Ledger | None", out: Path | None, backend: str, workers: int | None, quiet: bool
+    asked: LogRelease, ledger: "Ledger | None", out: Path | None, backend: str, workers: int | None, quiet: bool
 ) -> "tuple[ValueEstimate, str, list[str]]":
     """The estimate, what it cost in words, and warnings."""
     from confide.errors import InvalidParameter, LogError
@@ -93,7 +93,7 @@ def released(
     return estimate, _paid(asked, ledger, before), delta_warnings(estimate.guarantee.users, asked.privacy.delta)
 
 
-def _afford(ledger: "Ledger", asked: Question) -> None:
+def _afford(ledger: "Ledger", asked: LogRelease) -> None:
     """Refuse what the ledger does not cover, and say what it would."""
     from confide.errors import BudgetExceeded
     from confide.privacy.loss import GaussianDP
@@ -139,7 +139,7 @@ def _room(out: Path | None, *, again: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _telling_of_the_charge(ledger: "Ledger | None", asked: Question) -> Iterator[None]:
+def _telling_of_the_charge(ledger: "Ledger | None", asked: LogRelease) -> Iterator[None]:
     """Whoever is stopped after the charge must not think that it was for nothing, nor pay again under another name."""
     from confide.errors import ConfideError, LedgerError
 
@@ -189,7 +189,7 @@ def _without_delta_warning() -> Iterator[None]:
         yield
 
 
-def _paid(asked: Question, ledger: "Ledger | None", before: str | None) -> str:
+def _paid(asked: LogRelease, ledger: "Ledger | None", before: str | None) -> str:
     if asked.noise.source == "none":
         return "nothing was charged, for nothing of this may be published."
     if ledger is None:

@@ -7,9 +7,9 @@ import pytest
 
 import confide
 from confide.agents import CertaintyEquivalentLQ
-from confide.control import _posterior_kernels as kernels
-from confide.control import posterior_planning as lq_posterior
-from confide.control.posterior_planning import Account, Belief, Costs, Evidence
+from confide.control import _identification_kernels as kernels
+from confide.control import identification_planning as lq_posterior
+from confide.control.identification_planning import Costs, Estimate, ExplorationBudget, InformationForm
 from confide.mechanisms.sources import noise_source
 from confide.policy import LinearPolicy
 from confide.problems import LQSystem, oscillator
@@ -34,7 +34,7 @@ def theta_of(system):
 
 
 def sure(system, width=1e-4):
-    return Belief(theta_of(system), width**2 * np.eye(len(system.A) + len(system.R)))
+    return Estimate(theta_of(system), width**2 * np.eye(len(system.A) + len(system.R)))
 
 
 @pytest.mark.parametrize("system", [oscillator(), UNSTABLE], ids=["stable", "unstable"])
@@ -43,9 +43,9 @@ def test_second_moments_are_those_of_users_whose_steps_stop_counting_one_by_one(
     costs, rng = costs_of(system), np.random.default_rng(0)
     n, d, H = len(system.A), len(system.R), system.horizon
     gains = 0.3 * rng.uniform(-1, 1, size=(1, H, d, n))
-    many = [lq_posterior.users_like(costs, rng) for _ in range(16)]
-    made_up = np.concatenate([each[0] for each in many]), np.concatenate([each[1] for each in many])
-    states = kernels.state_moments(theta_of(system), gains, *made_up, costs.reach)
+    many = [lq_posterior.simulated_users(costs, rng) for _ in range(16)]
+    simulated = np.concatenate([each[0] for each in many]), np.concatenate([each[1] for each in many])
+    states = kernels.state_moments(theta_of(system), gains, *simulated, costs.reach)
     predicted = kernels.shown_moments(states, gains, np.eye(n))
     users = system.sample(LinearPolicy(gains[0]), 20_000, rng)
     seen = np.cumsum((users.states[:, :-1] ** 2).sum(axis=2), axis=1)
@@ -68,7 +68,7 @@ def test_a_belief_about_an_unstable_system_is_not_too_sure():
         while agent.users < agent.episodes:
             batch = agent.next_batch()
             memory = agent.current_round().memory
-            white = np.linalg.solve(np.linalg.cholesky(memory["believed"]), truth - memory["guess"])
+            white = np.linalg.solve(np.linalg.cholesky(memory["covariance"]), truth - memory["guess"])
             worst.append((white**2).mean())
             agent.observe(UNSTABLE.sample(batch.policy, batch.users, rng))
     assert max(worst) < 6
@@ -88,26 +88,26 @@ def test_a_bound_takes_from_what_is_uncertain():
 
 def test_a_jury_knows_what_gains_cost():
     system, rng = UNSTABLE, np.random.default_rng(1)
-    judges = lq_posterior.jury(sure(system, 1e-9), costs_of(system), rng)
+    scenarios = lq_posterior.draw_scenarios(sure(system, 1e-9), costs_of(system), rng)
     gains = 0.3 * rng.uniform(-1, 1, size=(2, system.horizon, 1, 2))
-    nothing = -system.uniform_value
-    expected = [system.cost(LinearPolicy(each)) / nothing - 1 for each in gains]
-    np.testing.assert_allclose(judges.excess(gains), np.tile(expected, (len(judges.systems), 1)), rtol=1e-5)
-    best = lq_posterior.certainty_gains(sure(system, 0.0), costs_of(system))
-    np.testing.assert_allclose(judges.savings(), 1 - system.cost(LinearPolicy(best)) / nothing, rtol=1e-5)
+    open_loop = -system.uniform_value
+    expected = [system.cost(LinearPolicy(each)) / open_loop - 1 for each in gains]
+    np.testing.assert_allclose(scenarios.excess(gains), np.tile(expected, (len(scenarios.systems), 1)), rtol=1e-5)
+    best = lq_posterior.certainty_equivalent_gains(sure(system, 0.0), costs_of(system))
+    np.testing.assert_allclose(scenarios.savings(), 1 - system.cost(LinearPolicy(best)) / open_loop, rtol=1e-5)
 
 
 def test_gains_are_played_only_if_nearly_all_plausible_systems_are_better_for_it():
     system, rng = oscillator(), np.random.default_rng(0)
     costs = costs_of(system)
-    known, vague = sure(system), Belief(theta_of(system), np.diag([1e-6, 1e-6, 0.25]))
-    safe = lq_posterior.safe_gains(known, lq_posterior.jury(known, costs, rng))
-    np.testing.assert_allclose(safe, lq_posterior.certainty_gains(known, costs))
+    known, vague = sure(system), Estimate(theta_of(system), np.diag([1e-6, 1e-6, 0.25]))
+    safe = lq_posterior.safe_gains(known, lq_posterior.draw_scenarios(known, costs, rng))
+    np.testing.assert_allclose(safe, lq_posterior.certainty_equivalent_gains(known, costs))
     assert system.cost(LinearPolicy(safe)) < -system.uniform_value
-    judges = lq_posterior.jury(vague, costs, rng)
-    assert lq_posterior.certainty_gains(vague, costs).any()
-    assert not lq_posterior.safe_gains(vague, judges).any()
-    assert not lq_posterior.sampled_gains(vague, judges, np.zeros_like(safe), 6, 0.4, rng).any()
+    scenarios = lq_posterior.draw_scenarios(vague, costs, rng)
+    assert lq_posterior.certainty_equivalent_gains(vague, costs).any()
+    assert not lq_posterior.safe_gains(vague, scenarios).any()
+    assert not lq_posterior.sampled_gains(vague, scenarios, np.zeros_like(safe), 6, 0.4, rng).any()
 
 
 def test_noise_in_many_directions_is_not_taken_for_inputs_that_work():
@@ -120,39 +120,41 @@ def test_noise_in_many_directions_is_not_taken_for_inputs_that_work():
 
     def found(B):
         truth = np.concatenate([system.A, B], axis=1).T
-        evidence = Evidence(precision, precision @ (truth + rng.normal(size=truth.shape) / np.sqrt(np.diag(precision))[:, None]))
-        beliefs = evidence.under(1.0, costs)[0], evidence.sceptical(costs)
-        return [lq_posterior.safe_gains(each, lq_posterior.jury(each, costs, rng)).any() for each in beliefs]
+        information_form = InformationForm(
+            precision, precision @ (truth + rng.normal(size=truth.shape) / np.sqrt(np.diag(precision))[:, None])
+        )
+        beliefs = information_form.posterior(1.0, costs)[0], information_form.conservative(costs)
+        return [lq_posterior.safe_gains(each, lq_posterior.draw_scenarios(each, costs, rng)).any() for each in beliefs]
 
-    credulous, sceptical = np.sum([found(np.zeros((n, d))) for _ in range(50)], axis=0)
-    assert sceptical <= 20 < 35 <= credulous
+    credulous, conservative = np.sum([found(np.zeros((n, d))) for _ in range(50)], axis=0)
+    assert conservative <= 20 < 35 <= credulous
     assert all(found(np.eye(n, d)))
 
 
 def test_what_is_tried_can_be_afforded():
     system, rng = oscillator(), np.random.default_rng(0)
     costs = costs_of(system)
-    believed = Belief(theta_of(system), np.diag([1e-4, 1e-4, 0.1]))
-    judges = lq_posterior.jury(believed, costs, rng)
-    base, moves = np.zeros((6, system.horizon, 1, 2)), lq_posterior.exploring_gains(costs, 3, rng)
+    estimate = Estimate(theta_of(system), np.diag([1e-4, 1e-4, 0.1]))
+    scenarios = lq_posterior.draw_scenarios(estimate, costs, rng)
+    base, moves = np.zeros((6, system.horizon, 1, 2)), lq_posterior.excitation_gains(costs, 3, rng)
     np.testing.assert_allclose(moves[::2], -moves[1::2])
-    rich = Account(np.zeros(len(judges.systems)), served=1000.0, users=60.0, stake=1e6)
+    rich = ExplorationBudget(np.zeros(len(scenarios.systems)), served=1000.0, users=60.0, stake=1e6)
 
-    def size(account):
-        return np.abs(lq_posterior.explored(base, moves, judges, account)).max()
+    def size(budget):
+        return np.abs(lq_posterior.with_exploration(base, moves, scenarios, budget)).max()
 
-    tried = lq_posterior.explored(base, moves, judges, rich)
-    so_far = 10 * np.cumsum(judges.excess(tried), axis=1)
+    tried = lq_posterior.with_exploration(base, moves, scenarios, rich)
+    so_far = 10 * np.cumsum(scenarios.excess(tried), axis=1)
     assert (np.quantile(so_far - 0.05 * (1000 + 10 * np.arange(1, 7)), 0.95, axis=0) <= 0).all()
     assert size(rich) > size(dataclasses.replace(rich, served=20.0)) > 0
     assert size(rich) > size(dataclasses.replace(rich, stake=1.0)) > 0
     assert size(dataclasses.replace(rich, stake=0.0)) == 0
-    assert size(dataclasses.replace(rich, spent=np.full(len(judges.systems), 500.0))) == 0
+    assert size(dataclasses.replace(rich, spent=np.full(len(scenarios.systems), 500.0))) == 0
 
 
 def test_small_inputs_are_scaled_up():
     gains = np.zeros((2, 5, 1, 3))
-    assert lq_posterior.scales_for(gains).tolist() == [1.0, 1.0, 1.0, 1.0]
+    assert lq_posterior.input_scales(gains).tolist() == [1.0, 1.0, 1.0, 1.0]
     gains[:, :-1, 0, 0] = [[0.01], [-0.01]]
-    np.testing.assert_allclose(lq_posterior.scales_for(gains), [1.0, 1.0, 1.0, 100.0])
-    assert lq_posterior.scales_for(np.zeros((1, 1, 2, 1))).tolist() == [1.0, 1.0, 1.0]
+    np.testing.assert_allclose(lq_posterior.input_scales(gains), [1.0, 1.0, 1.0, 100.0])
+    assert lq_posterior.input_scales(np.zeros((1, 1, 2, 1))).tolist() == [1.0, 1.0, 1.0]

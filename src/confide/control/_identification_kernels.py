@@ -112,7 +112,7 @@ def costs_of(thetas: Array, gains: Array, Q: Array, R: Array, first: Array, nois
 
 
 @njit
-def rehearse(thetas: Array, guess: Array, gains: Array, starts: Array, shocks: Array, reach: float) -> tuple[Array, Array]:
+def simulate(thetas: Array, guess: Array, gains: Array, starts: Array, shocks: Array, reach: float) -> tuple[Array, Array]:
     """(||G||_F, tr S) of made-up users: systems [u, p, n], starts [u, n], noise [u, h, n]; user u plays gains[u mod g]."""
     users, p, n = thetas.shape
     m, H = gains.shape[:2]

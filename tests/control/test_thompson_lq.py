@@ -8,7 +8,7 @@ import pytest
 import confide
 from confide.agents import CertaintyEquivalentLQ, ThompsonLQ
 from confide.audit.verify import verify
-from confide.control.posterior_planning import Belief, Costs, certainty_gains, limits
+from confide.control.identification_planning import Costs, Estimate, certainty_equivalent_gains, clipping_limits
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import noise_source
 from confide.planners.riccati import riccati
@@ -66,9 +66,9 @@ def test_no_harm_is_done_where_little_is_known_or_to_be_gained(kind, system):
     """At every moment the cost is at most 1.05 times that of doing nothing. Over 8 seeds whole runs had at most 1.013 times its regret; at
     some moment the cost was at most 1.025 times as much, but for one seed of the unstable system, with 1.08 and 1.11."""
     run = confide.run(kind(system.public, episodes=8_000, privacy=PRIVATE), system, seed=0)
-    served, nothing = run.checkpoints, -system.uniform_value
+    served, open_loop = run.checkpoints, -system.uniform_value
     gained = system.optimal_value - system.uniform_value
-    assert (served * nothing + run.regret - served * gained <= 1.05 * served * nothing).all()
+    assert (served * open_loop + run.regret - served * gained <= 1.05 * served * open_loop).all()
     assert run.regret[-1] <= 1.05 * 8_000 * gained
 
 
@@ -115,10 +115,10 @@ def test_certain_beliefs_give_the_optimal_gains_and_uncertain_ones_are_careful()
     costs = Costs(system.Q, system.R, system.horizon, system.noise_radius, 1.0, 5.0)
     theta = np.ascontiguousarray(np.concatenate([system.A, system.B], axis=1).T)
     optimal = riccati(system.A, system.B, system.Q, system.R, system.horizon)[1].gains
-    np.testing.assert_allclose(certainty_gains(Belief(theta, np.zeros((3, 3))), costs), optimal, atol=1e-12)
-    careful = certainty_gains(Belief(theta, np.diag([0.0, 0.0, 1.0])), costs)
+    np.testing.assert_allclose(certainty_equivalent_gains(Estimate(theta, np.zeros((3, 3))), costs), optimal, atol=1e-12)
+    careful = certainty_equivalent_gains(Estimate(theta, np.diag([0.0, 0.0, 1.0])), costs)
     assert np.linalg.norm(careful) < 0.3 * np.linalg.norm(optimal)
-    assert not certainty_gains(Belief(np.zeros((3, 2)), np.eye(3)), costs).any()
+    assert not certainty_equivalent_gains(Estimate(np.zeros((3, 2)), np.eye(3)), costs).any()
 
 
 def test_clips_shrink_with_what_is_not_known():
@@ -126,7 +126,7 @@ def test_clips_shrink_with_what_is_not_known():
     costs = Costs(system.Q, system.R, system.horizon, system.noise_radius, 1.0, 1.2)
     theta = np.ascontiguousarray(np.concatenate([system.A, system.B], axis=1).T)
     still = np.zeros((1, system.horizon, 1, 2))
-    vague, sure = (limits(Belief(theta, scale * np.eye(3)), still, np.ones(3), costs, rng)[0] for scale in (0.1, 1e-6))
+    vague, sure = (clipping_limits(Estimate(theta, scale * np.eye(3)), still, np.ones(3), costs, rng)[0] for scale in (0.1, 1e-6))
     assert sure < 0.3 * vague
 
 
@@ -139,7 +139,7 @@ def test_what_they_cannot_do_is_said(kind):
 HOSTILE = {
     "another shape": {"guess": np.zeros((7, 2))},
     "gains of another system": {"playing": np.zeros((6, 5, 4, 9))},
-    "no numbers": {"believed": np.full((3, 3), np.nan)},
+    "no numbers": {"covariance": np.full((3, 3), np.nan)},
     "whole numbers": {"prefix": np.zeros(12, dtype=np.int64)},
     "too many leaves": {"stds": np.zeros((500, 5))},
     "a limit of nothing": {"limits": np.array([0.0, 1.0, 1.0, 0.0])},

@@ -1,4 +1,4 @@
-"""Questions about the same users: what all answers together give away is what was paid for, and no more can be asked."""
+"""One budget in shares: what all releases together give away is what was paid for, and no more can be released."""
 
 import copy
 import math
@@ -17,7 +17,7 @@ from confide.privacy.bounded import Bounded, L2Ball
 from confide.privacy.certificate import certify
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, PureDP, loss_for
-from confide.privatizers import Questions
+from confide.privatizers import Share, SharedBudget
 
 BOUND = L2Ball(1.0, 3)
 GAUSSIAN, PURE = CentralDP(1.0, 1e-5), CentralDP(1.0)
@@ -26,10 +26,14 @@ EQUAL, UNEQUAL = [0.25] * 4, [0.1, 0.2, 0.1, 0.05, 0.3, 0.25]
 TOTAL = Bounded(np.array([17.0, -4.25, 0.5]), BOUND, 100)
 
 
-def ask(shares=EQUAL, privacy=GAUSSIAN, *, seed=0, source="fast", users=100, loss=None):
+def budget(shares=EQUAL, privacy=GAUSSIAN, *, seed=0, source="fast", users=100, loss=None):
     noise = noise_source(source, seed if source == "fast" else None)
-    loss = loss or (NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy))
-    return Questions(BOUND, shares, loss=loss, privacy=privacy, users=users, noise=noise)
+    return SharedBudget([Share(BOUND, share) for share in shares], privacy=privacy, noise=noise, users=users, loss=loss)
+
+
+def answer(made, total=TOTAL):
+    released = made.release(total)
+    return released.values, released.noise.std
 
 
 def amount(loss):
@@ -40,7 +44,7 @@ def amount(loss):
 @pytest.mark.parametrize("shares", [EQUAL, UNEQUAL, [1.0], [1e-6, 1 - 1e-6]], ids=str)
 def test_all_answers_together_are_what_was_paid_for(privacy, shares):
     paid = loss_for(privacy)
-    together = ask(shares, privacy).loss()
+    together = budget(shares, privacy).loss()
     assert type(together) is type(paid)
     assert amount(together) == pytest.approx(amount(paid), rel=1e-9)
 
@@ -50,7 +54,7 @@ def test_whatever_the_shares_they_never_cost_more(weights, paid, used):
     """Shares of part of a budget cost that part: mu^2 adds up, epsilon adds up."""
     total = math.fsum(weights)
     shares = [used * weight / total for weight in weights]
-    together = ask(shares, GAUSSIAN if isinstance(paid, GaussianDP) else PURE, loss=paid).loss()
+    together = budget(shares, GAUSSIAN if isinstance(paid, GaussianDP) else PURE, loss=paid).loss()
     power = 2 if isinstance(paid, GaussianDP) else 1
     assert amount(together) ** power == pytest.approx(used * amount(paid) ** power, rel=1e-9)
     assert amount(together) <= amount(paid) * (1 + 1e-9)
@@ -59,50 +63,50 @@ def test_whatever_the_shares_they_never_cost_more(weights, paid, used):
 @pytest.mark.parametrize("wrong", [[0.5, 0.6], [0.5, 0.0], [1.5], [-0.1, 0.5], [math.nan], [0.5, math.inf]], ids=str)
 def test_shares_that_do_not_add_up_are_refused(wrong):
     with pytest.raises(InvalidParameter, match="positive and add up to at most one"):
-        ask(wrong)
+        budget(wrong)
 
 
-def test_no_more_can_be_asked_than_was_paid_for():
-    questions = ask()
-    assert len(questions) == 4
+def test_no_more_can_be_released_than_was_paid_for():
+    shared = budget()
+    assert len(shared) == 4
     for _ in range(4):
-        questions.ask(TOTAL)
-    with pytest.raises(StreamExhausted, match="covers 4 questions, and all were asked"):
-        questions.ask(TOTAL)
-    assert questions.asked == 4
+        answer(shared)
+    with pytest.raises(StreamExhausted, match="covers 4 releases, and all were made"):
+        answer(shared)
+    assert shared.asked == 4
 
 
 def test_sums_of_others_are_refused_and_cost_nothing():
-    questions = ask()
+    shared = budget()
     for wrong in (
         Bounded(np.zeros(3), L2Ball(2.0, 3), 100),
         Bounded(np.zeros(3), BOUND, 101),
         Bounded(np.zeros(2), L2Ball(1.0, 2)),
     ):
-        with pytest.raises(InvalidParameter, match="another bound, or is of more users"):
-            questions.ask(wrong)
-    assert questions.asked == 0
+        with pytest.raises(InvalidParameter, match=r"another bound|covers 100 users"):
+            answer(shared, wrong)
+    assert shared.asked == 0
 
 
 def test_what_is_skipped_is_not_spent_on_others():
     """Each place has its share: after a skip the next answer has the noise of its own place."""
-    questions, stds = ask(UNEQUAL), [ask([share, 1 - share]).ask(TOTAL)[1] for share in UNEQUAL]
-    questions.skip(1)
-    assert questions.ask(TOTAL)[1] == pytest.approx(stds[1])
-    questions.skip(2)
-    assert questions.asked == 4
-    assert questions.ask(TOTAL)[1] == pytest.approx(stds[4])
-    questions.skip(100)
+    shared, stds = budget(UNEQUAL), [answer(budget([share, 1 - share]))[1] for share in UNEQUAL]
+    shared.skip(1)
+    assert answer(shared)[1] == pytest.approx(stds[1])
+    shared.skip(2)
+    assert shared.asked == 4
+    assert answer(shared)[1] == pytest.approx(stds[4])
+    shared.skip(100)
     with pytest.raises(StreamExhausted):
-        questions.ask(TOTAL)
-    assert amount(questions.loss()) == pytest.approx(MU, rel=1e-5)  # of all of them, asked or not
+        answer(shared)
+    assert amount(shared.loss()) == pytest.approx(MU, rel=1e-5)  # of all of them, asked or not
 
 
 @pytest.mark.parametrize(("privacy", "excess"), [(GAUSSIAN, 2), (PURE, 5)], ids=["gaussian", "laplace"])
 def test_the_noise_is_as_large_as_it_says_and_as_it_must_be(privacy, excess):
     """2000 answers of 3 numbers each: their mean and standard deviation within 5 standard errors (false alarms: 1 in 10^6 each)."""
-    questions = ask([1 / 2000] * 2000, privacy)
-    answers = [questions.ask(TOTAL) for _ in range(2000)]
+    shared = budget([1 / 2000] * 2000, privacy)
+    answers = [answer(shared) for _ in range(2000)]
     values, stds = np.stack([values for values, _ in answers]), {std for _, std in answers}
     # sensitivity 2 over mu sqrt(1/2000); in L1 2 sqrt(3) over epsilon/2000, times sqrt(2)
     expected = 2 * math.sqrt(2000) / MU if privacy.delta else math.sqrt(2) * 2 * math.sqrt(3) * 2000
@@ -116,101 +120,102 @@ def test_the_noise_is_as_large_as_it_says_and_as_it_must_be(privacy, excess):
 
 def test_noise_follows_the_shares():
     for privacy, power in ((GAUSSIAN, 0.5), (PURE, 1.0)):
-        questions = ask([0.1, 0.4, 0.5], privacy)
-        first, second, third = (questions.ask(TOTAL)[1] for _ in range(3))
+        shared = budget([0.1, 0.4, 0.5], privacy)
+        first, second, third = (answer(shared)[1] for _ in range(3))
         assert first / second == pytest.approx(4**power)
         assert first / third == pytest.approx(5**power)
 
 
 def test_a_user_who_contributes_zero_costs_half():
-    half = ask(privacy=CentralDP(1.0, 1e-5, Relation.NULL))
-    assert half.ask(TOTAL)[1] == pytest.approx(ask().ask(TOTAL)[1] / 2)
-    assert half.loss() == ask().loss()
+    half = budget(privacy=CentralDP(1.0, 1e-5, Relation.NULL))
+    assert answer(half)[1] == pytest.approx(answer(budget())[1] / 2)
+    assert half.loss() == budget().loss()
 
 
 def test_without_privacy_answers_are_exact():
-    questions = ask(privacy=NoPrivacy())
-    values, std = questions.ask(TOTAL)
+    shared = budget(privacy=NoPrivacy())
+    values, std = answer(shared)
     np.testing.assert_array_equal(values, TOTAL.values)
     assert std == 0
-    assert questions.loss() == NO_PRIVACY
+    assert shared.loss() == NO_PRIVACY
 
 
 @pytest.mark.parametrize("privacy", [GAUSSIAN, PURE], ids=str)
 def test_restored_it_goes_on_with_the_same_draws(privacy):
-    whole, first, second = ask(UNEQUAL, privacy, seed=3), ask(UNEQUAL, privacy, seed=3), ask(UNEQUAL, privacy, seed=8)
+    whole, first, second = budget(UNEQUAL, privacy, seed=3), budget(UNEQUAL, privacy, seed=3), budget(UNEQUAL, privacy, seed=8)
     for _ in range(2):
-        whole.ask(TOTAL), first.ask(TOTAL)
+        answer(whole), answer(first)
     first.skip(1), whole.skip(1)
     second.restore(first.save())
     assert second.asked == 3
     for _ in range(3):
-        (expected, std), (values, same) = whole.ask(TOTAL), second.ask(TOTAL)
+        (expected, std), (values, same) = answer(whole), answer(second)
         np.testing.assert_array_equal(values, expected)
         assert std == same
     with pytest.raises(StreamExhausted):
-        second.ask(TOTAL)
+        answer(second)
 
 
-def test_a_state_of_other_questions_or_into_questions_asked_already_is_refused():
-    state = ask(UNEQUAL).save()
-    with pytest.raises(StateError, match="other questions"):
-        ask(EQUAL).restore(state)
-    asked = ask(UNEQUAL)
-    asked.ask(TOTAL)
-    with pytest.raises(StateError, match="asked already"):
+def test_a_state_of_other_shared_or_into_shared_asked_already_is_refused():
+    state = budget(UNEQUAL).save()
+    with pytest.raises(StateError, match="another budget"):
+        budget(EQUAL).restore(state)
+    asked = budget(UNEQUAL)
+    answer(asked)
+    with pytest.raises(StateError, match="spent from already"):
         asked.restore(state)
     with pytest.raises(StateError, match="damaged"):
-        ask(UNEQUAL).restore(state[:-1] + b"x")
+        budget(UNEQUAL).restore(state[:-1] + b"x")
 
 
-def test_questions_of_one_source_draw_apart_also_when_restored():
+def test_shared_of_one_source_draw_apart_also_when_restored():
     noise = noise_source("fast", 0)
-    made = [Questions(BOUND, EQUAL, loss=GaussianDP(1.0), privacy=GAUSSIAN, users=100, noise=noise) for _ in range(2)]
-    restored = [ask(seed=seed, loss=GaussianDP(1.0)) for seed in (1, 2)]
+    shares = [Share(BOUND, share) for share in EQUAL]
+    made = [SharedBudget(shares, loss=GaussianDP(0.2), privacy=GAUSSIAN, users=100, noise=noise) for _ in range(2)]
+    restored = [budget(seed=seed, loss=GaussianDP(0.2)) for seed in (1, 2)]
     for first, second in zip(made, restored, strict=True):
         second.restore(first.save())
-    one, other = (questions.ask(TOTAL)[0] for questions in restored)
+    one, other = (answer(shared)[0] for shared in restored)
     assert not np.isin(one, other).any()
 
 
 @pytest.mark.parametrize("privacy", [GAUSSIAN, PURE], ids=str)
 def test_secure_answers_are_on_the_lattice_and_have_the_same_noise(privacy):
     """900 draws in 300 answers: the standard deviation within 6 standard errors (no seed; false alarms: 1 in 10^8)."""
-    questions = ask([1 / 300] * 300, privacy, source="secure")
-    answers = [questions.ask(TOTAL) for _ in range(300)]
+    shared = budget([1 / 300] * 300, privacy, source="secure")
+    answers = [answer(shared) for _ in range(300)]
     values, std = np.stack([values for values, _ in answers]), answers[0][1]
     np.testing.assert_array_equal(values / BOUND.grid, np.rint(values / BOUND.grid))
-    assert std == pytest.approx(ask([1 / 300] * 300, privacy).ask(TOTAL)[1], rel=1e-5)
+    assert std == pytest.approx(answer(budget([1 / 300] * 300, privacy))[1], rel=1e-5)
     excess = 2 if privacy.delta else 5
     assert (values - TOTAL.values).std() == pytest.approx(std, rel=6 * math.sqrt(excess / 4 / 900))
-    assert amount(questions.loss()) <= amount(loss_for(privacy)) * (1 + 1e-9)
+    assert amount(shared.loss()) <= amount(loss_for(privacy)) * (1 + 1e-9)
 
 
-def test_restored_secure_questions_draw_afresh():
-    first, second = ask(source="secure"), ask(source="secure")
-    first.ask(TOTAL)
+def test_restored_secure_shared_draw_afresh():
+    first, second = budget(source="secure"), budget(source="secure")
+    answer(first)
     state = first.save()
     second.restore(state)
     assert second.asked == 1
-    assert (first.ask(TOTAL)[0] != second.ask(TOTAL)[0]).any()
+    assert (answer(first)[0] != answer(second)[0]).any()
 
 
 @pytest.mark.parametrize("privacy", [GAUSSIAN, PURE], ids=str)
 @pytest.mark.parametrize("source", ["fast", "secure"])
 @pytest.mark.parametrize("shares", [EQUAL, UNEQUAL], ids=["equal", "unequal"])
-def test_a_certificate_of_all_questions_can_be_computed_again(privacy, source, shares):
-    questions = ask(shares, privacy, source=source)
-    mechanisms = questions.mechanisms("responses")
+def test_a_certificate_of_all_shared_can_be_computed_again(privacy, source, shares):
+    shared = budget(shares, privacy, source=source)
+    mechanisms = shared.mechanisms()
     assert len(mechanisms) == len(set(shares))
     assert sorted(made.parameters["leaves"] for made in mechanisms) == sorted(shares.count(share) for share in set(shares))
-    guarantee = Guarantee(questions.loss(), privacy, Trust.CENTRAL, 100, source)
-    checked = verify(certify(guarantee, mechanisms, subject="questions"))
+    guarantee = Guarantee(shared.loss(), privacy, Trust.CENTRAL, 100, source)
+    checked = verify(certify(guarantee, mechanisms, subject="shared"))
     assert checked.epsilon == pytest.approx(1.0, rel=1e-6)
     assert len(checked.losses) == len(mechanisms)
 
 
-def test_questions_cannot_be_copied():
+def test_shared_cannot_be_copied():
     for way in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(PrivacyError, match="two copies would answer twice"):
-            way(ask())
+        with pytest.raises(PrivacyError, match="two copies would spend it twice"):
+            way(budget())
