@@ -124,7 +124,7 @@ def plans_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
     found = measured([*cases.values(), *slow.values()])
     head = [f"{w}, eps = {e:g}" for w in NAMED for e in (1.0, 10.0)]
     lines = [
-        "| LSVI-UCB, plan of batches | " + " | ".join(head) + " | changes | noise on Lambda | noise of a response / range of V |",
+        "| LSVI-UCB, batch schedule | " + " | ".join(head) + " | switches | noise on Lambda | noise of a response / range of V |",
         "|---" * (len(head) + 4) + "|",
     ]
     for row in rows:
@@ -137,7 +137,11 @@ def plans_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
     lines.append(
         f"| B = K (Remark 7), K = {episodes // 10:,} | " + " | ".join(cells) + f" | {changes} | {gram:.3g} | {answer:.3g} |"
     )
-    return [*lines, "", "Changes and noise are those of latent 0 at eps = 1; noise at the last change, as a standard deviation."]
+    return [
+        *lines,
+        "",
+        "Switches and noise are those of latent 0 at eps = 1; the noise is the standard deviation at the last switch.",
+    ]
 
 
 def local_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
@@ -175,14 +179,18 @@ def main() -> None:
     if arguments.quick:
         seeds, fresh, K = seeds[:2], fresh[:2], 10_000
     sections = [
-        agents_table(seeds, K, tuple(NAMED), f"regret / uniform play's, seeds {seeds[0]} to {seeds[-1]}"),
+        agents_table(seeds, K, tuple(NAMED), f"regret / regret of uniform play, seeds {seeds[0]} to {seeds[-1]}"),
         agents_table(fresh, K, tuple(NAMED), f"the same, fresh seeds {fresh[0]} to {fresh[-1]}"),
         plans_table(seeds, K),
         agents_table(seeds[:8], K, tuple(OTHERS), f"other problems, seeds {seeds[0]} to {seeds[:8][-1]}"),
         local_table(seeds[:4], 10 * K),
         constants(),
     ]
-    text = "\n\n".join("\n".join(lines) for lines in sections) + "\n"
+    said = (
+        "Regret is divided by the regret of uniform play, and shown as mean ± standard error. "
+        f"K = {K:,} and delta = 1e-5 unless stated otherwise."
+    )
+    text = "\n\n".join([said, *("\n".join(lines) for lines in sections)]) + "\n"
     record("Linear MDPs", text, write=arguments.write)
 
 

@@ -96,9 +96,9 @@ STEPS = {
     "printed": "as printed [Luyo21, Cor. 5]",
     "printed noise": "printed noise; eigenvalues repaired, a small bonus",
     "tree": "exact accounting of one joint query, GOE noise; tree over K releases",
-    "square root": "+ square root in place of the tree, four buffers",
+    "square root": "+ square-root factorisation instead of the tree, four buffers",
     "tree 1000": "exact accounting, GOE noise; a release every 100 users, tree over 1000 releases",
-    "square root 1000": "+ square-root Toeplitz in place of the tree",
+    "square root 1000": "+ square-root Toeplitz instead of the tree",
     "geometric": "+ geometric schedule: Toeplitz over 32 releases",
     "centred": "+ centred values",
     "reduced": "+ rows in d - 1 dimensions",
@@ -176,13 +176,14 @@ def main() -> None:
     learners = [(rung.name, next(found)) for rung in ends]
     variants = [(rung.name, next(found)) for rung in tried]
     sections = [
-        "Lock, K = 1e5, eps = 1, delta = 1e-5, run seeds 0..7 (rows with a release per user, which are the first two and the first two on "
-        "the simplex: 0 and 1). A row that begins with + adds to the row above. From the second row on eigenvalues are repaired and the "
-        "bonus is ucrl-vtr's; each step is shown without and with the projection of estimates on the simplex. The last row is ucrl-vtr.",
+        "Lock, K = 1e5, eps = 1, delta = 1e-5, run seeds 0..7. Rows with a release per user (the first two without the simplex and the "
+        "first two with it) have run seeds 0 and 1. A row that begins with + adds one change to the row above. From the second row on, "
+        "negative eigenvalues are repaired and the bonus is that of ucrl-vtr. Each step is shown without and with projection of the "
+        "estimates onto the simplex. The last row is ucrl-vtr.",
         "\n".join(table("step | simplex", steps)),
-        "The learners themselves, same seeds:",
+        "The agents themselves, with the same seeds:",
         "\n".join(table("learner", learners)),
-        "likelihood-vi at eps = 1 with other releases, and with another spread of its samples, run seeds "
+        "likelihood-vi at eps = 1 with other release schedules, and with another spread of its posterior samples; run seeds "
         f"{tried[0].seeds[0]}..{tried[0].seeds[-1]}:",
         "\n".join(table("likelihood-vi", variants)),
     ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import confide
-from confide.agents import UCRLVTR, Learner, LikelihoodVI, Round
+from confide.agents import UCRLVTR, Calibration, Description, Learner, LikelihoodVI, Round
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import ValueTargets
 from confide.mixtures.planning import optimistic
@@ -68,11 +68,14 @@ class Planning:
         public, features = self.public, reduced(self.public.dimension)
         assert public.rewards is not None
         Lambda, u = self.bound.unpack(released.values)
-        estimate = least_squares(Lambda, u, noise_std=released.noise.std, simplex=True, feature_map=features)
+        estimate = least_squares(Lambda, u, noise_std=released.noise.std, simplex=True, coordinates=features)
         best = optimistic(public.kernels, public.rewards, estimate, feature_map=features, width=NO_BONUS)
         random = uniform_policy(public.horizon, public.states, public.actions)
         statistic = ValueTargets(self.bound, features, public.kernels, best.values)
         return Round((random, best.policy), statistic, shares=(self.share, 1 - self.share))
+
+    def describe(self) -> Description:
+        return Description("my own", f"greedy on least squares; {self.share:.0%} of the users explore")
 
 
 class Explorers(Learner):
@@ -90,7 +93,7 @@ class Explorers(Learner):
         share: float = 0.02,
     ) -> None:
         bound = WeightedRows(public.horizon - 1, public.dimension - 1)
-        super().__init__(Planning(public, bound, share), geometric(episodes), privacy=privacy, noise=noise)
+        super().__init__(Calibration(Planning(public, bound, share), geometric(episodes)), privacy=privacy, noise=noise)
 
 
 # %% [markdown]

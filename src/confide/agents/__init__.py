@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from confide.control.certainty_equivalent_lq import CertaintyEquivalentLQ
     from confide.control.ofu_lq import OFULQ
     from confide.control.thompson_lq import ThompsonLQ
-    from confide.learning.agent import Agent, Batch
+    from confide.learning.agent import Abilities, Agent, Batch
     from confide.learning.client import LocalClient
-    from confide.learning.learner import Algorithm, Learner, Round
+    from confide.learning.learner import Algorithm, Calibration, Description, Learner, Round
     from confide.learning.reference import NoData, Oracle, Uniform
     from confide.linear_mdps.lsvi_ucb import LSVIUCB
     from confide.linear_mdps.next_state_vi import NextStateVI
@@ -24,10 +24,13 @@ __all__ = [
     "LSVIUCB",
     "OFULQ",
     "UCRLVTR",
+    "Abilities",
     "Agent",
     "Algorithm",
     "Batch",
+    "Calibration",
     "CertaintyEquivalentLQ",
+    "Description",
     "Learner",
     "LikelihoodVI",
     "LinOptPO",
@@ -45,8 +48,8 @@ __all__ = [
 __getattr__ = lazy(
     __name__,
     {
-        **dict.fromkeys(("Agent", "Batch"), "confide.learning.agent"),
-        **dict.fromkeys(("Algorithm", "Learner", "Round"), "confide.learning.learner"),
+        **dict.fromkeys(("Abilities", "Agent", "Batch"), "confide.learning.agent"),
+        **dict.fromkeys(("Algorithm", "Calibration", "Description", "Learner", "Round"), "confide.learning.learner"),
         "LocalClient": "confide.learning.client",
         **dict.fromkeys(("NoData", "Oracle", "Uniform"), "confide.learning.reference"),
         "UCRLVTR": "confide.mixtures.ucrl_vtr",
