@@ -11,7 +11,7 @@ import pytest
 from confide.audit import clopper_pearson, refute, subject, subjects
 from confide.audit.agents import LOCAL, PRIVATE
 from confide.audit.estimators import TWO_QUESTIONS
-from confide.audit.subjects import TWINS, CounterSubject
+from confide.audit.mechanisms import TWINS, CounterSubject
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Exact
 from confide.privacy import CentralDP, PureDP

@@ -27,7 +27,9 @@ def confide(*arguments, cwd):
 
 
 def test_run_writes_results_figures_and_a_report(tmp_path):
-    done = confide("run", *PRIVATE, "--seeds", 2, "--compare-with", "no-privacy", "--compare-with", "uniform", "--out", "out", cwd=tmp_path)
+    done = confide(
+        "run", *PRIVATE, "--seeds", 2, "--compare-with", "no-privacy", "--compare-with", "uniform", "--out", "out", cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert "report: out/report.html" in done.stdout
     assert "JointDP(epsilon=1, delta=1e-05), replace one user, 2000 users, fast noise" in done.stdout
@@ -63,7 +65,9 @@ def test_a_folder_of_another_experiment_is_not_taken_for_this_one(tmp_path, chan
 
 def test_beside_paper(tmp_path):
     small = ["ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "300", "--json"]
-    rows = json.loads(confide("run", *small, "--bonus-scale", 1, "--compare-with", "paper", "--compare-with", "uniform", cwd=tmp_path).stdout)
+    rows = json.loads(
+        confide("run", *small, "--bonus-scale", 1, "--compare-with", "paper", "--compare-with", "uniform", cwd=tmp_path).stdout
+    )
     assert [row["agent"] for row in rows] == ["ucrl-vtr bonus_scale=1.0", "ucrl-vtr paper bonus_scale=1.0", "uniform"]
     assert rows[0]["epsilon"] == pytest.approx(1.0)
     assert rows[1]["epsilon"] < 0.01  # what the printed constants really give

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.agents.catalogue import AGENTS, make_agent
+from confide.audit.mechanisms import copies, make_source
 from confide.audit.refute import Score
-from confide.audit.subjects import copies, make_source
 from confide.learning.client import LocalClient
 from confide.learning.learner import Learner
 from confide.linear_mdps.contributions import StoredTransitions
@@ -30,8 +30,7 @@ USERS = 64
 _REHEARSALS = 100
 PRIVATE = tuple(name for name, entry in AGENTS.items() if entry.paper)
 LOCAL = tuple(name for name in PRIVATE if AGENTS[name].local)
-LINEAR = ("lsvi-ucb", "next-state-vi")  # for linear MDPs
-CONTROL = ("ofu-lq", "thompson-lq", "certainty-equivalent-lq")  # for linear systems
+LONG = ("lsvi-ucb", "next-state-vi", "ofu-lq")  # releases so long that the direction that matters must be measured
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class AgentSubject:
 
     def score(self) -> Score | None:
         """Long releases hide the direction that matters: it is measured, with the same honest noise in both worlds."""
-        if self.agent not in (*LINEAR, "ofu-lq") or self.twin == "shared":
+        if self.agent not in LONG or self.twin == "shared":
             return None
         plain = AgentSubject(self.agent, self.privacy)
         one, other = (plain.observe(world, _REHEARSALS, np.random.default_rng(1)) for world in (0, 1))
@@ -226,9 +225,10 @@ def small_world(agent: str) -> Any:
     Otherwise a small lock with known rewards: where they are learned, the first plan values all states alike, and its users show next to
     nothing; what reward regressions add is attacked by brute force in the tests of their bound.
     """
-    if agent in CONTROL:
+    family = AGENTS[agent].family if agent in AGENTS else "mixture"
+    if family == "linear control":
         return oscillator(horizon=3)
-    if agent in LINEAR:
+    if family == "linear MDP":
         return one_hot(states=3, horizon=3)
     return lock(0, states=6, actions=2, horizon=3, jump=2)
 

@@ -151,10 +151,11 @@ def _check_bound(mechanism: Json, promise: Json, norm: int) -> None:
     made = {key: value for key, value in described.items() if key != "name"}
     expected = {field.name for field in fields(_BOUNDS[described["name"]])}
     _check(set(made) == expected, f"the bound must be described by {', '.join(sorted(expected))}")
-    whole = ("size", "steps", "dimension", "states", "inputs", "visits", "trajectories")
-    _check(all(isinstance(made.get(key, 1), int) for key in whole), "the bound's sizes must be whole numbers")
-    flags = ("acute", "nonnegative", "plain")
-    _check(all(isinstance(made.get(key, True), bool) for key in flags), "the bound's flags must be true or false")
+    for field in fields(_BOUNDS[described["name"]]):
+        value = made[field.name]
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        _check(field.type is not int or whole, f"{field.name} of the bound must be a whole number")
+        _check(field.type is not bool or isinstance(value, bool), f"{field.name} of the bound must be true or false")
     bound, relation = _BOUNDS[described["name"]](**made), Relation(promise["relation"])
     true = bound.sensitivity(relation) if norm == 2 else bound.l1_sensitivity(relation)
     stated = mechanism["sensitivity"]
@@ -171,7 +172,7 @@ def taken_on_trust(certificate: Certificate) -> list[str]:
         name = (mechanism.get("bound") or {}).get("name")
         if name not in _BOUNDS:
             trusted.append(f"the sensitivity of mechanism {i} ({mechanism['name']})")
-        elif name in (TableRows.__name__, VisitRows.__name__, NextStateRows.__name__):
+        elif getattr(_BOUNDS[name], "of_table", False):
             trusted.append(f"how far apart the rows of the public table of mechanism {i} ({mechanism['name']}) are")
     return trusted
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,6 +37,8 @@ class VisitRows:
     different states if there are 2K. L1: sqrt(size) times as much. Rounding moves each coordinate of either neighbour by half a grid
     step, which is added.
     """
+
+    of_table: ClassVar[bool] = True  # its numbers are properties of a public table that a certificate does not hold
 
     dimension: int
     trace: float

@@ -7,7 +7,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,8 @@ class NextStateRows:
     Both are reached at once, and the steps are separate coordinates. null: L^2 and w^2 L^2 / 4. In L1, with L1 norms: 2 and w, null 1 and
     w / 2. Rounding each part to the grid moves each coordinate of either user by half a grid step at most, which is added.
     """
+
+    of_table: ClassVar[bool] = True  # its numbers are properties of a public table that a certificate does not hold
 
     steps: int
     states: int

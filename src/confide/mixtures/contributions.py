@@ -7,7 +7,7 @@ regressions about the same users, side by side in one query. `TableRows`, `Trans
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -186,6 +186,8 @@ class TableRows:
     sqrt(2) apart. In L1 `spread` in both cases. The steps are separate coordinates: a factor sqrt(steps), in L1 steps. Rounding moves each
     coordinate of either row by half a grid step, which is added.
     """
+
+    of_table: ClassVar[bool] = True  # its numbers are properties of a public table that a certificate does not hold
 
     steps: int
     dimension: int
