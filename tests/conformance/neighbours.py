@@ -93,17 +93,18 @@ def hostile_users(kinds, rng):
 def farthest(kinds, sent, *, order, nobody=None, seed=0):
     """The largest distance that is found between sent(user) and sent(other), or between sent(user) and what `nobody` sends."""
     rng = np.random.default_rng(seed)
-    return max(_climbed(kinds, sent, order, nobody, rng) for _ in range(STARTS))
+    return max(worst_pair(kinds, sent, order=order, nobody=nobody, rng=rng)[0] for _ in range(STARTS))
 
 
-def _climbed(kinds, sent, order, nobody, rng):
+def worst_pair(kinds, sent, *, order, rng, nobody=None, steps=STEPS):
+    """One climb from random users: the distance, and the two users."""
     users = [drawn(kinds, rng) for _ in range(USERS)]
     values = np.stack([sent(user) for user in users])
     others = values if nobody is None else nobody[None]
     apart = np.linalg.norm(values[:, None] - others[None], ord=order, axis=2)
     i, j = np.unravel_index(apart.argmax(), apart.shape)
     pair, shown, best, size = [users[i], users[j]], [values[i], others[j]], apart[i, j], 1.0
-    for _ in range(STEPS):
+    for _ in range(steps):
         which = 0 if nobody is not None else int(rng.integers(2))
         user = changed(kinds, pair[1 - which] if nobody is None and rng.random() < 0.1 else pair[which], rng, size)
         value = sent(user)
@@ -111,4 +112,4 @@ def _climbed(kinds, sent, order, nobody, rng):
         size = np.clip(size * (1.3 if found > best else 0.97), 1e-4, 10.0)
         if found >= best:
             pair[which], shown[which], best = user, value, found
-    return best
+    return best, pair
