@@ -5,11 +5,9 @@ import pytest
 
 import confide
 from confide.agents import OFULQ, ThompsonLQ
-from confide.audit.verify import verify
 from confide.control.optimistic_planning import response_weight
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import noise_source
-from confide.privacy.certificate import certify
 from confide.problems import LQSystem, lock, oscillator, thermal
 
 PRIVATE = confide.JointDP(1.0, 1e-5)
@@ -54,31 +52,6 @@ def test_the_width_holds(system, privacy):
             outside = outside or np.sqrt(np.trace(error.T @ known.V @ error)) > known.beta
         failed += outside
     assert failed <= 10
-
-
-@pytest.mark.parametrize("privacy", [PRIVATE, confide.JointDP(1.0), confide.LocalDP(1.0, 1e-5)], ids=["joint", "pure", "local"])
-def test_certificates_verify(privacy):
-    agent = OFULQ(oscillator().public, episodes=2_000, privacy=privacy)
-    confide.run(agent, oscillator(), seed=0)
-    assert verify(certify(agent.guarantee, agent.mechanisms(), subject="ofu-lq")).epsilon <= 1 + 1e-9
-
-
-def test_a_saved_learner_goes_on_with_the_same_bits():
-    system = oscillator()
-
-    def made():
-        return OFULQ(system.public, episodes=3_000, privacy=PRIVATE, noise=noise_source("fast", 3))
-
-    whole, first, second = made(), made(), made()
-    for agent in (whole, first):
-        for _ in served(system, agent, np.random.default_rng(1), 500):
-            pass
-    second.restore(first.save(), released=first.released().generation)
-    for agent in (whole, second):
-        for _ in served(system, agent, np.random.default_rng(2), 2_000):
-            pass
-    assert second.released().values.tobytes() == whole.released().values.tobytes()
-    np.testing.assert_array_equal(second.next_batch().policy.gains, whole.next_batch().policy.gains)
 
 
 def test_the_weight_of_next_states_is_the_best_one():

