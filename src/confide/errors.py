@@ -9,6 +9,18 @@ class ConfideError(Exception):
     """The root of confide's own errors; the command line prints them in one line and exits with 2."""
 
 
+class ConfideWarning(UserWarning):
+    """Something that is allowed, and that somebody should know. Made from public parameters and releases alone."""
+
+
+class GainBoundWarning(ConfideWarning):
+    """A controller would use longer gains than the bound on them allows."""
+
+
+class ClippedWeightsWarning(ConfideWarning):
+    """A clip takes off a large part of the importance weights, so that the estimate is about another policy."""
+
+
 class InvalidParameter(ConfideError, ValueError):
     """A public parameter is out of its range."""
 

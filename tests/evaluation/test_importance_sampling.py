@@ -94,6 +94,7 @@ def test_intervals_cover(estimator, chain):
         assert 0.85 <= np.mean(hits) <= 0.98
 
 
+@pytest.mark.filterwarnings("ignore::confide.errors.ClippedWeightsWarning")
 def test_clipping_pulls_to_low_weights(chain):
     """The target gets there sooner, where weights are high: a low clip understates it. Noise falls with the clip."""
     users = acting(chain.users(20_000))
@@ -136,6 +137,7 @@ def test_few_users_say_little_and_no_user_nothing(chain):
             assert 0 <= estimator.release(Seen(nobody), privacy=privacy, rng=np.random.default_rng(0)).values[0] <= 1
 
 
+@pytest.mark.filterwarnings("ignore::confide.errors.ClippedWeightsWarning")
 def test_policies_and_arrays_ask_the_same_question(chain):
     users = acting(chain.users(300))
     greedy = TabularPolicy(np.ones((1, S), dtype=np.int64), 2)
@@ -173,3 +175,23 @@ def test_a_log_without_actions_is_refused_before_anything_is_paid(tmp_path):
         with pytest.raises(InvalidParameter, match="needs logs with actions"):
             estimator.release(log, privacy=confide.CentralDP(0.5, 1e-7), ledger=ledger, rng=np.random.default_rng(0))
     assert not ledger.spends
+
+
+@pytest.mark.parametrize("estimator", [ImportanceSampling, WeightedImportanceSampling])
+@pytest.mark.parametrize("relation", ["replace", "null"])
+def test_a_clip_that_takes_off_much_of_the_weight_is_said(estimator, relation, chain):
+    """From what is released: the mean weight is 1 without a clip. The exact share is .42 at a clip of .7, .02 at 8."""
+    users = acting(chain.users(20_000))
+    exact = estimator(TARGET, GAMMA, clip=1e6).statistic().per_user(users)[:, 0] * 1e6
+    lost = 1 - np.minimum(exact, 0.7).mean()
+    privacy = confide.CentralDP(1.0, 1e-6, relation)
+    with pytest.warns(confide.errors.ClippedWeightsWarning, match=r"takes off about 4[0-9]%") as caught:
+        made = estimator(TARGET, GAMMA, clip=0.7).release(Seen(users), privacy=privacy, rng=np.random.default_rng(0))
+    assert 0.4 < lost < 0.45
+    effective = exact.clip(max=0.7).sum() ** 2 / (exact.clip(max=0.7) ** 2).sum()
+    bound = float(str(caught[0].message).split("at least ")[1].split(" of")[0].replace(",", ""))
+    assert 0.3 * effective < bound < effective
+    assert made.released["weight"][0] == pytest.approx(1 - lost, abs=0.01)
+    estimator(TARGET, GAMMA, clip=8.0).release(
+        Seen(users), privacy=privacy, rng=np.random.default_rng(0)
+    )  # warnings are errors here

@@ -4,13 +4,14 @@ Everything heavy is imported inside the commands, so that `confide --help` is in
 """
 
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 
 from confide import __version__
 from confide.cli import audit, calibrate, compare, doctor, evaluate, explain, ledger, logs, plan, reproduce, results, run, verify
-from confide.errors import ConfideError
+from confide.errors import ConfideError, ConfideWarning
 
 app = typer.Typer(
     name="confide",
@@ -51,9 +52,11 @@ def _options(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Errors are one line on standard error and exit code 2; no traceback."""
+    """Errors and warnings are one line on standard error; an error exits with 2, without a traceback."""
     try:
-        code = app(arguments, standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            code = app(arguments, standalone_mode=False)
     except ConfideError as error:
         _fail(str(error))
     except typer.TyperException as error:
@@ -69,6 +72,12 @@ def main(arguments: list[str] | None = None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """Of ours only the text; what other libraries warn of is not for users of the command line."""
+    if issubclass(category, ConfideWarning):
+        print("warning: " + " ".join(str(message).split()), file=sys.stderr)
 
 
 def _fail(message: str) -> None:

@@ -77,7 +77,7 @@ def released(
     logs = open_logs(asked.files, **asked.layout)
     if not logs.parts:
         raise LogError("the log is empty: there is no row in it")
-    with _progress(logs, entry_of(asked.estimator).reads, quiet) as progress, _without_delta_warning():
+    with _progress(logs, entry_of(asked.estimator).reads, quiet) as progress, _without_warnings():
         estimate = asked.made.release(
             logs.on(backend, workers=workers),
             privacy=asked.privacy,
@@ -90,7 +90,8 @@ def released(
     if out is not None and (held := out / "estimate.npz").exists() and held.read_bytes() != estimate.to_bytes():
         raise InvalidParameter(f"{out} holds another estimate: choose another folder")
     before = known.when if known is not None and known.released else None
-    return estimate, _paid(asked, ledger, before), delta_warnings(estimate.guarantee.users, asked.privacy.delta)
+    warned = delta_warnings(estimate.guarantee.users, asked.privacy.delta) + [str(one) for one in asked.made.warnings(estimate)]
+    return estimate, _paid(asked, ledger, before), warned
 
 
 def _afford(ledger: "Ledger", asked: LogRelease) -> None:
@@ -178,14 +179,14 @@ def _progress(logs: "Logs", reads: int, quiet: bool) -> Iterator[Callable[[int, 
 
 
 @contextmanager
-def _without_delta_warning() -> Iterator[None]:
-    """It is said by `delta_warnings`, of every estimate: also of one that a ledger had."""
+def _without_warnings() -> Iterator[None]:
+    """They are said later, of every estimate: also of one that a ledger had."""
     import warnings
 
-    from confide.evaluation import DeltaWarning
+    from confide.errors import ConfideWarning
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeltaWarning)
+        warnings.simplefilter("ignore", ConfideWarning)
         yield
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.control import _identification_kernels as _kernels
+from confide.control.gain_planning import projected
 
 Array = npt.NDArray[np.float64]
 MODEL_ERROR = 0.1  # relative, of predicted second moments, however sure the model is
@@ -230,6 +231,13 @@ class Scenarios:
         saved: Array = 1 - np.array(best) / self.open_loop
         return saved
 
+    def held_back(self) -> float:
+        """In how many of the systems the best gains are longer than the bound on gains allows, as a share."""
+        p, c = self.systems.shape[1], self.costs
+        best = [_kernels.cautious(each, np.zeros((p, p)), c.Q, c.R, c.horizon) for each in self.systems]
+        longest = np.linalg.norm(np.array(best), 2, axis=(2, 3)).max(axis=1)
+        return float((longest > c.gain_bound * (1 + 1e-9)).mean())
+
     def is_safe(self, gains: Array) -> bool:
         """Whether gains [h, d, n] cost no more than the open loop: on average, and in nearly all of the systems."""
         excess = self.excess(gains[None])[:, 0]
@@ -244,7 +252,9 @@ def draw_scenarios(estimate: Estimate, costs: Costs, rng: np.random.Generator) -
 
 def certainty_equivalent_gains(estimate: Estimate, costs: Costs, caution: float = 1.0) -> Array:
     """Riccati gains that account for the estimate's covariance, inflated by `caution`; no longer than gamma."""
-    return _projected(_kernels.cautious(estimate.mean, caution * estimate.covariance, costs.Q, costs.R, costs.horizon), costs)
+    return projected(
+        _kernels.cautious(estimate.mean, caution * estimate.covariance, costs.Q, costs.R, costs.horizon), costs.gain_bound
+    )
 
 
 def safe_gains(estimate: Estimate, scenarios: Scenarios) -> Array:
@@ -310,7 +320,7 @@ def with_exploration(base: Array, moves: Array, scenarios: Scenarios, budget: Ex
     allowed = EXCESS_ALLOWED * (budget.served + share * np.arange(1, len(base) + 1))
     size = min(LARGEST, costs.gain_bound)
     for _ in range(HALVINGS):
-        gains = np.stack([_projected(each, costs) for each in base + size * moves])
+        gains = np.stack([projected(each, costs.gain_bound) for each in base + size * moves])
         excess = scenarios.excess(gains)
         so_far = budget.spent[:, None] + share * np.cumsum(excess, axis=1)
         price = budget.users * (excess.mean(axis=1) - before)
@@ -349,9 +359,3 @@ def clipping_limits(
 
 def _costs(systems: Array, gains: Array, costs: Costs) -> Array:
     return _kernels.costs_of(systems, gains, costs.Q, costs.R, costs.first, costs.noise)
-
-
-def _projected(gains: Array, costs: Costs) -> Array:
-    sizes = np.linalg.norm(gains, 2, axis=(1, 2))
-    result: Array = gains * np.minimum(1.0, costs.gain_bound / np.maximum(sizes, 1e-300))[:, None, None]
-    return result

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from confide.control.contributions import ControlRows, ControlSums
+from confide.control.gain_planning import projected, warn_of_gain_bound
 from confide.control.optimistic_planning import (
     ConfidenceSet,
     confidence_set,
@@ -57,7 +58,10 @@ class OptimisticControl:
             bound=public.parameter_bound,
         )
         signal = float(known.V.trace() / len(known.V)) if released.generation else None
-        return Round((_projected(found.policy, public.gain_bound),), self.statistic, {"seed": released.memory["seed"]}, signal)
+        played = _within(found.policy, public.gain_bound)
+        late = 2 * released.generation >= self.releases  # early plans are for systems that need not exist
+        warn_of_gain_bound(late and bool((played.gains != found.policy.gains).any()), public.gain_bound)
+        return Round((played,), self.statistic, {"seed": released.memory["seed"]}, signal)
 
     def confidence(self, released: Released) -> ConfidenceSet:
         S, C = self.bound.unpack(released.values)
@@ -84,12 +88,10 @@ class OptimisticControl:
         return Description("tight", f"the cheapest system of a confidence set {holds}")
 
 
-def _projected(policy: LinearPolicy, longest: float) -> LinearPolicy:
-    """Gains no longer than gamma: [Chowdhury21, Lemma 2] assumes it, and it does not follow."""
+def _within(policy: LinearPolicy, longest: float) -> LinearPolicy:
     if float(np.square(policy.gains).sum(axis=(1, 2)).max()) <= longest**2:  # by the Frobenius norm, which is larger, and fast
         return policy
-    sizes = np.linalg.norm(policy.gains, 2, axis=(1, 2))
-    return LinearPolicy(policy.gains * np.minimum(1.0, longest / np.maximum(sizes, 1e-300))[:, None, None])
+    return LinearPolicy(projected(policy.gains, longest))
 
 
 def tight(public: LQPublic, episodes: int, privacy: Request, schedule: Schedule | None, failure: float) -> Calibration:

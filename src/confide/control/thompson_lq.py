@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.control.contributions import ResidualRows, Residuals
+from confide.control.gain_planning import warn_of_gain_bound
 from confide.control.identification_planning import (
     EXCESS_ALLOWED,
+    SURE,
     Costs,
     Estimate,
     Experiment,
@@ -98,6 +100,7 @@ class AdaptiveControl:
         """Gains for the next batch: those of the conservative estimate, as far as they are safe, and excitation, as far as it can be
         afforded whatever B may be."""
         scenarios, cautious_scenarios = draw_scenarios(estimate, self.costs, rng), draw_scenarios(conservative, self.costs, rng)
+        warn_of_gain_bound(scenarios.held_back() >= SURE, self.costs.gain_bound)
         safe = safe_gains(conservative, cautious_scenarios)
         if self.samples:
             gains = sampled_gains(conservative, cautious_scenarios, safe, self.samples, self.spread, rng)

@@ -1,5 +1,6 @@
 """What all estimators share: how they are asked, how they pay, and what is refused before anything is paid."""
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -7,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from confide._digest import digest
-from confide.errors import InvalidParameter
+from confide.errors import ConfideWarning, InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.log_sums import Logs, Progress
 from confide.evaluation.parameters import described
@@ -48,7 +49,14 @@ class Estimator(ABC):
         check_call(logs, ledger, progress, id)
         source = source_of(rng, noise, privacy, continuous=not self.discrete)
         make = self._prepare(logs, privacy, source, progress)
-        return publish(self, logs, make, privacy=privacy, loss=self.loss(privacy), ledger=ledger, id=id)
+        made = publish(self, logs, make, privacy=privacy, loss=self.loss(privacy), ledger=ledger, id=id)
+        for said in self.warnings(made):
+            warnings.warn(said, stacklevel=2)
+        return made
+
+    def warnings(self, estimate: ValueEstimate) -> list[ConfideWarning]:  # noqa: ARG002 - by default there are none
+        """What somebody should know about an estimate: functions of what was released."""
+        return []
 
     def loss(self, privacy: Request) -> Loss:
         """What a release is charged: known before the log is touched."""

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from confide.errors import ConfideWarning
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bounded, Released
 from confide.privacy.certificate import Certificate, certify
@@ -34,7 +35,7 @@ class Logs(Protocol):
         """All users once, whole, in order. PRIVATE."""
 
 
-class DeltaWarning(UserWarning):
+class DeltaWarning(ConfideWarning):
     """delta is so large that publishing some users' records outright would keep the promise."""
 
 
