@@ -2,21 +2,34 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
-# A kernel cached from another checkout or an older file would give stale answers: each run of the tests starts afresh.
-# In full: commands and scripts that the tests start elsewhere share it.
-TEST_CACHE := $(CURDIR)/.numba_cache/test
-# These compile most kernels, and run first, alone: two workers would compile the same ones at the same time.
+# In full: commands and scripts that the tests start elsewhere share it. A kernel cached from another checkout or an older file would give
+# stale answers: each run of all tests starts afresh, and `check` where a kernel has changed.
+CACHE := $(CURDIR)/.numba_cache
+KERNELS := $(shell find src -name '*kernels.py' -o -name _jit.py)
+# One thread per process: two workers have two cores.
+TESTS = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_CACHE_DIR=$(CACHE)/$(1) $(BIN)/python -m pytest -n 2
+# These compile most kernels, and run first, a file at a time: two workers would compile the same ones at the same time.
 FIRST := tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py tests/planners tests/logs/test_reading.py
+# What is quick to compile and to run, and says most about privacy.
+CORE := tests/test_policy.py tests/test_digest.py tests/test_architecture.py tests/privacy tests/mechanisms tests/statistics \
+  tests/planners tests/problems
 
-.PHONY: demo test lint types check-format bench site clean
+.PHONY: demo check test lint types bench site clean
 
 demo: $(READY)
 	$(BIN)/confide run ucrl-vtr lock --epsilon 1 --delta 1e-5 --seeds 5 --compare-with no-privacy --compare-with uniform --out demo
 
+check: lint types $(CACHE)/check
+	$(call TESTS,check) --dist worksteal -m "not process" $(CORE)
+
 test: lint types
-	rm -rf $(TEST_CACHE)
-	NUMBA_CACHE_DIR=$(TEST_CACHE) $(BIN)/python -m pytest $(FIRST)
-	NUMBA_CACHE_DIR=$(TEST_CACHE) $(BIN)/python -m pytest -n 2 --dist worksteal --durations 10 $(FIRST:%=--ignore=%)
+	rm -rf $(CACHE)/test
+	$(call TESTS,test) --dist loadfile $(FIRST)
+	$(call TESTS,test) --dist loadgroup --durations 10 $(FIRST:%=--ignore=%)
+
+$(CACHE)/check: $(KERNELS)
+	rm -rf $@
+	mkdir -p $@
 
 lint: $(READY)
 	$(BIN)/ruff check .

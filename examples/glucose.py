@@ -56,7 +56,7 @@ class Effort:
     plain: int = 3_000  # attacks without privacy
 
 
-QUICK = Effort(7_000, (), 12_000, 2, 200, 3_000, 2_000, 200, 300)
+QUICK = Effort(6_000, (), 6_000, 1, 200, 1_000, 500, 100, 100)
 
 
 def served(system: Any, privacy: Any, patients: int, seed: int, agent: Any = CertaintyEquivalentLQ) -> confide.Run:

@@ -490,6 +490,7 @@ def stored(path: Path) -> dict[str, bytes]:
     return dict(rows)
 
 
+@pytest.mark.process
 def test_concurrent_processes_fill_the_total_exactly(path: Path) -> None:
     """50 Gaussian and 50 other spends fit; 4 processes try 160, of which 80 of each kind."""
     mu = 0.001 * math.sqrt(50)
@@ -507,6 +508,7 @@ def test_concurrent_processes_fill_the_total_exactly(path: Path) -> None:
     assert ledger.account.epsilon == pytest.approx(ledger.total.epsilon, rel=1e-6)
 
 
+@pytest.mark.process
 def test_concurrent_processes_under_the_same_ids_hand_out_the_same_bytes(path: Path) -> None:
     ledger = Ledger.init(path, epsilon=1.0, delta=1e-6, others_epsilon=0.5)
     logs = [path.with_name(f"log {i}") for i in range(4)]
@@ -524,6 +526,7 @@ def test_threads_may_share_a_ledger(path: Path) -> None:
     assert ledger.remaining.epsilon == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.process
 def test_a_spend_that_died_between_charge_and_release_is_finished_by_its_retry(path: Path) -> None:
     ledger = Ledger.init(path, epsilon=1.0, delta=1e-6)
     code = (
@@ -538,6 +541,7 @@ def test_a_spend_that_died_between_charge_and_release_is_finished_by_its_retry(p
     assert (len(ledger.spends), ledger.spent.epsilon) == (1, 0.7)
 
 
+@pytest.mark.process
 def test_kill_9_in_the_middle_of_1000_spends_loses_none_and_counts_none_twice(path: Path) -> None:
     """The total covers the 1000 spends and not one more, so that a spend counted twice would end in a refusal."""
     count, rng, kills = 1000, random.Random(0), 0

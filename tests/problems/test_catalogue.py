@@ -61,6 +61,7 @@ def test_a_negative_seed_is_refused():
         make("lock", seed=-1)
 
 
+@pytest.mark.process
 def test_listing_names_imports_nothing_heavy():
     code = (
         "import sys, confide.problems.catalogue as c, confide.problems as p\n"

@@ -121,6 +121,7 @@ def test_agents_learn_it_and_files_keep_it(tmp_path):
     assert load_problem(tmp_path / "spring.npz").optimal_value == system.optimal_value
 
 
+@pytest.mark.process
 def test_the_library_is_imported_by_nobody_but_who_exports():
     code = (
         "import sys\nfrom confide.errors import InvalidParameter\nfrom confide.problems import from_control\n"

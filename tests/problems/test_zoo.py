@@ -323,6 +323,7 @@ def test_icu_sepsis_side_information():
 
 
 @installed
+@pytest.mark.process
 def test_icu_sepsis_imports_neither_its_package_nor_the_old_gym():
     code = "import sys\nfrom confide.problems import make\nmake('icu-sepsis')\nprint({'icu_sepsis', 'gym', 'gymnasium'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)

@@ -189,8 +189,8 @@ def _clipped(estimate: ValueEstimate, clip: float) -> list[ConfideWarning]:
     text = (
         f"the clip at {clip:g} takes off about {1 - mean:.0%} of the importance weights (or users contribute zero): the estimate is about "
         "the clipped weights, and its interval does not cover the difference. The effective sample size is at least "
-        f"{users * mean / clip:,.0f} of {users:,} users. Use a larger clip, per-decision weights, or a target closer to the policy that was "
-        "followed"
+        f"{users * mean / clip:,.0f} of {users:,} users. Use a larger clip, per-decision weights, or a target closer to the policy "
+        "that was followed"
     )
     return [ClippedWeightsWarning(text)]
 
