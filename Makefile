@@ -10,7 +10,7 @@ FIRST := tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py 
 .PHONY: demo test lint types check-format bench site clean
 
 demo: $(READY)
-	$(BIN)/confide run ucrl-vtr lock --epsilon 1 --delta 1e-5 --seeds 5 --beside no-privacy --beside uniform --out demo
+	$(BIN)/confide run ucrl-vtr lock --epsilon 1 --delta 1e-5 --seeds 5 --compare-with no-privacy --compare-with uniform --out demo
 
 test: lint types
 	rm -rf $(TEST_CACHE)

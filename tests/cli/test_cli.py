@@ -26,7 +26,7 @@ def test_calibrate_and_explain_agree():
     """Noise, its factor and the users it takes are the same numbers in both, and the README quotes the factor."""
     promise = ["--epsilon", 1, "--delta", 1e-5, "--episodes", 100_000, "--json"]
     rows = json.loads(confide("calibrate", *promise).stdout)
-    told = json.loads(confide("explain", "ucrl-vtr", "--beside", "paper", *promise).stdout)
+    told = json.loads(confide("explain", "ucrl-vtr", "--compare-with", "paper", *promise).stdout)
     tight, paper = told["agents"]
     for row, one in ((rows[-1], tight), (rows[0], paper)):
         assert row["noise"] == pytest.approx(one["relative_noise"])

@@ -16,7 +16,7 @@ def confide(*arguments):
 
 
 def test_a_table_beside_the_paper():
-    done = confide("explain", "ucrl-vtr", "likelihood-vi", "--on", "lock", "--episodes", 5000, "--beside", "paper")
+    done = confide("explain", "ucrl-vtr", "likelihood-vi", "--on", "lock", "--episodes", 5000, "--compare-with", "paper")
     assert done.returncode == 0, done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 100
     header = done.stdout.splitlines()[1]
@@ -26,7 +26,7 @@ def test_a_table_beside_the_paper():
 
 def test_beside_means_what_it_means_in_run(capsys):
     with pytest.raises(SystemExit):
-        main(["explain", "ucrl-vtr", *["--beside", "no-privacy", "--beside", "likelihood-vi", "--beside", "ucrl-vtr"], "--json"])
+        main(["explain", "ucrl-vtr", *["--compare-with", "no-privacy", "--compare-with", "likelihood-vi", "--compare-with", "ucrl-vtr"], "--json"])
     told = json.loads(capsys.readouterr().out)["agents"]
     assert [(one["agent"].split()[0], one["epsilon"]) for one in told] == [
         ("ucrl-vtr", pytest.approx(1.0)),
@@ -49,7 +49,7 @@ def test_json_and_options(capsys):
     ("arguments", "message"),
     [
         (["uniform"], "uniform makes no promise and learns from nobody: there is nothing to explain"),
-        (["likelihood-vi", "--beside", "paper"], "LikelihoodVI is in no paper"),
+        (["likelihood-vi", "--compare-with", "paper"], "LikelihoodVI is in no paper"),
         (["likelihood-vi", "--calibration", "paper"], "LikelihoodVI is in no paper"),
         (["ucrl-vtr", "--on", "riverswim"], "needs a mixture of known kernels"),
         (["ucrl-vtr", "--schedule", "now"], "schedule must be geometric, every, adaptive or a number of users, got 'now'"),

@@ -17,16 +17,17 @@ from confide.privacy import JointDP, LocalDP
 from confide.problems import lock, rand
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
+PATH = os.pathsep.join([str(EXPERIMENTS), os.environ.get("PYTHONPATH", "")])
 PRIVATE = ["visits_agent:Visits", "lock", "--epsilon", "1", "--episodes", "2000"]
 
 
 def confide(*arguments, cwd):
     command = [sys.executable, "-c", "from confide.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, "PYTHONPATH": str(EXPERIMENTS)})
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, "PYTHONPATH": PATH})
 
 
 def test_run_writes_results_figures_and_a_report(tmp_path):
-    done = confide("run", *PRIVATE, "--seeds", 2, "--beside", "no-privacy", "--beside", "uniform", "--out", "out", cwd=tmp_path)
+    done = confide("run", *PRIVATE, "--seeds", 2, "--compare-with", "no-privacy", "--compare-with", "uniform", "--out", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "report: out/report.html" in done.stdout
     assert "JointDP(epsilon=1, delta=1e-05), replace one user, 2000 users, fast noise" in done.stdout
@@ -62,10 +63,17 @@ def test_a_folder_of_another_experiment_is_not_taken_for_this_one(tmp_path, chan
 
 def test_beside_paper(tmp_path):
     small = ["ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "300", "--json"]
-    rows = json.loads(confide("run", *small, "--bonus-scale", 1, "--beside", "paper", "--beside", "uniform", cwd=tmp_path).stdout)
+    rows = json.loads(confide("run", *small, "--bonus-scale", 1, "--compare-with", "paper", "--compare-with", "uniform", cwd=tmp_path).stdout)
     assert [row["agent"] for row in rows] == ["ucrl-vtr bonus_scale=1.0", "ucrl-vtr paper bonus_scale=1.0", "uniform"]
     assert rows[0]["epsilon"] == pytest.approx(1.0)
     assert rows[1]["epsilon"] < 0.01  # what the printed constants really give
+
+
+def test_the_former_name_of_compare_with_still_works_and_is_hidden(call):
+    told = json.loads(call("run", "uniform", "lock", "--beside", "oracle", "--episodes", 10, "--json"))
+    assert [row["agent"] for row in told] == ["uniform", "oracle"]
+    told = call("run", "--help")
+    assert "--compare-with" in told and "--beside" not in told
 
 
 def test_a_mistake_beside_is_found_before_the_first_run(tmp_path):
@@ -73,7 +81,7 @@ def test_a_mistake_beside_is_found_before_the_first_run(tmp_path):
         ("likelihood-vi", [], "likelihood-vi paper: LikelihoodVI is in no paper"),
         ("ucrl-vtr", ["--delta", "0"], "ucrl-vtr paper: this noise gives epsilon=1.5"),
     ]:
-        done = confide("run", first, *PRIVATE[1:], *promise, "--beside", "paper", "--out", "out", cwd=tmp_path)
+        done = confide("run", first, *PRIVATE[1:], *promise, "--compare-with", "paper", "--out", "out", cwd=tmp_path)
         assert done.returncode == 2
         assert message in done.stderr and done.stderr.count("\n") == 1
         assert not (tmp_path / "out").exists()
@@ -90,7 +98,7 @@ def test_a_schedule_that_releases_when_everybody_is_gone_is_warned_of(tmp_path):
 
 def test_the_table_fits_80_columns_and_explains_itself(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    besides = ["--beside", "paper", "--beside", "ucrl-vtr-plus", "--beside", "uniform"]
+    besides = ["--compare-with", "paper", "--compare-with", "ucrl-vtr-plus", "--compare-with", "uniform"]
     done = confide("run", "ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "300", *besides, cwd=tmp_path)
     table = [line for line in done.stdout.splitlines() if line.startswith(("│", "┃"))]
     assert len(table) == 5 and all(len(line) <= 80 for line in table)  # no name breaks, and no problem: all are on lock
@@ -100,7 +108,7 @@ def test_the_table_fits_80_columns_and_explains_itself(tmp_path, monkeypatch):
 
 def test_the_report_is_about_what_was_asked_for_first(tmp_path):
     small = ["ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "300", "--out", "out"]
-    assert confide("run", *small, "--beside", "paper", "--beside", "likelihood-vi", cwd=tmp_path).returncode == 0
+    assert confide("run", *small, "--compare-with", "paper", "--compare-with", "likelihood-vi", cwd=tmp_path).returncode == 0
     report = (tmp_path / "out/report.html").read_text()
     assert "the private learner ucrl-vtr (ε = 1)" in report
     assert "asked for ε = 1, really gives ε = 0.000" in report
@@ -147,7 +155,7 @@ def test_an_agent_of_the_current_folder(tmp_path):
 
 def test_the_same_agent_twice_is_run_once(tmp_path):
     rows = json.loads(
-        confide("run", "uniform", "lock", "--beside", "no-privacy", "--episodes", 10, "--json", cwd=tmp_path).stdout
+        confide("run", "uniform", "lock", "--compare-with", "no-privacy", "--episodes", 10, "--json", cwd=tmp_path).stdout
     )
     assert len(rows) == 1
 
@@ -166,7 +174,7 @@ def test_the_command_line_takes_a_saved_problem(tmp_path):
 
 def test_it_runs_linear_systems(tmp_path):
     rows = json.loads(
-        confide("run", "uniform", "oscillator", "--beside", "oracle", "--episodes", 1000, "--json", cwd=tmp_path).stdout
+        confide("run", "uniform", "oscillator", "--compare-with", "oracle", "--episodes", 1000, "--json", cwd=tmp_path).stdout
     )
     assert rows[0]["regret"] == pytest.approx(180.875, abs=0.01)
     assert rows[1]["regret"] == pytest.approx(0.0, abs=1e-9)

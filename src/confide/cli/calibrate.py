@@ -118,7 +118,7 @@ def _print_table(rows: list[dict[str, Any]], epsilon: float, delta: float, episo
     console.print(table)
     for line in (
         "noise     standard deviation at the worst release, in units of what one user",
-        "          changes at most, as in `confide explain ucrl-vtr --beside paper`",
+        "          changes at most, as in `confide explain ucrl-vtr --compare-with paper`",
         "epsilon   what that noise really gives; paper: [Luyo21, Cor. 5]",
         "users     until the signal in Lambda, k/d, exceeds the norm of the noise on it",
         "ucrl-vtr  the agent's default: the same noise on rows in d - 1 dimensions",

@@ -10,6 +10,7 @@ from confide.cli.options import (
     Beside,
     BonusScale,
     Calibration,
+    CompareWith,
     Delta,
     Episodes,
     Epsilon,
@@ -36,6 +37,7 @@ def explain(
     calibration: Calibration = None,
     bonus_scale: BonusScale = None,
     schedule: When = None,
+    compare_with: CompareWith = None,
     beside: Beside = None,
     problem_seed: ProblemSeed = 0,
     horizon: Horizon = None,
@@ -54,21 +56,21 @@ def explain(
     world = make_problem(on, seed=problem_seed, horizon=horizon)
     promise, options = privacy_of(epsilon, delta, trust), agent_options(calibration, bonus_scale, schedule, episodes)
     specs = [RunSpec(agent=name, problem=world.name, episodes=episodes, privacy=promise, options=options) for name in agents]
-    found = make(*(spec.make(world) for spec in _with(specs, beside or [])))
+    found = make(*(spec.make(world) for spec in _with(specs, [*(compare_with or ()), *(beside or ())])))
     if as_json:
         print_json(found.to_json())
     else:
         typer.echo(str(found))
 
 
-def _with(specs: "list[RunSpec]", beside: list[str]) -> "list[RunSpec]":
+def _with(specs: "list[RunSpec]", names: list[str]) -> "list[RunSpec]":
     """Beside each agent the same one as printed, if it was printed, or without privacy; other agents once, at the end."""
     from confide.agents.catalogue import has_paper
 
-    if "paper" in beside and not any(has_paper(spec.agent) for spec in specs):
+    if "paper" in names and not any(has_paper(spec.agent) for spec in specs):
         return [spec.printed() for spec in specs]  # which is refused, in the agent's own words
     own = ("paper", "no-privacy")
-    same, others = [name for name in beside if name in own], [name for name in beside if name not in own]
+    same, others = [name for name in names if name in own], [name for name in names if name not in own]
     found: list[RunSpec] = []
     for spec in specs:
         found += [spec, *(spec.beside(name) for name in same if name != "paper" or has_paper(spec.agent))]

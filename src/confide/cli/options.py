@@ -29,14 +29,15 @@ When = Annotated[
         show_default="its own",
     ),
 ]
-Beside = Annotated[
+CompareWith = Annotated[
     list[str] | None,
     typer.Option(
-        help="Another agent to put beside it, with its own defaults; `no-privacy` is the same one without, `paper` the same one "
-        "with the constants printed in its paper.",
+        help="Another agent to compare with, with its own defaults; `no-privacy` is the same agent without privacy, `paper` the same "
+        "agent with the constants printed in its paper. Can be given several times.",
         show_default=False,
     ),
 ]
+Beside = Annotated[list[str] | None, typer.Option(hidden=True)]  # the former name of --compare-with
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any other option of the agent: NAME=VALUE, as its class takes it.", show_default=False),

@@ -13,6 +13,7 @@ from confide.cli.options import (
     Beside,
     BonusScale,
     Calibration,
+    CompareWith,
     Episodes,
     Horizon,
     ProblemSeed,
@@ -60,6 +61,7 @@ def run(
     seed: Annotated[int, typer.Option(help="The first seed of the runs.", min=0)] = 0,
     seeds: Annotated[int, typer.Option(help="How many runs, with seeds from --seed on.")] = 1,
     problem_seed: ProblemSeed = 0,
+    compare_with: CompareWith = None,
     beside: Beside = None,
     horizon: Horizon = None,
     source: Annotated[str, typer.Option(help="fast noise for simulation, secure noise for real data.")] = "fast",
@@ -84,7 +86,7 @@ def run(
         options=agent_options(calibration, bonus_scale, schedule, episodes, settings),
         counts=counts,
     )
-    specs = list(dict.fromkeys([first, *map(first.beside, beside or ())]))
+    specs = list(dict.fromkeys([first, *map(first.beside, [*(compare_with or ()), *(beside or ())])]))
     _check(specs, world, seed)
     _run_all(specs, world, range(seed, seed + seeds), out, as_json)
 
