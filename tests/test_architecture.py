@@ -13,6 +13,7 @@ ROOT = Path(confide.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 # each layer may import itself, the ones named here, and confide.errors
 LAYERS = {
+    "drawing.py": set(),
     "privacy": set(),
     "mechanisms": {"privacy"},
     "statistics": {"planners", "mechanisms", "privacy", "trajectory"},
@@ -32,13 +33,14 @@ LAYERS = {
         "mechanisms",
         "privacy",
     },
-    "experiments": {"agents", "audit", "mechanisms", "policy", "privacy", "problems", "report", "trajectory"},
+    "experiments": {"agents", "audit", "drawing", "mechanisms", "policy", "privacy", "problems", "trajectory"},  # and no report
     "logs": {"trajectory", "privacy"},
     "evaluation": {"logs", "statistics", "privatizers", "mechanisms", "privacy", "planners", "policy", "trajectory", "problems"},
-    "report": {"experiments", "privacy", "policy"},
+    "report": {"drawing", "experiments", "privacy", "policy"},
     "reproduce": {
         *(
             "agents",
+            "drawing",
             "evaluation",
             "experiments",
             "mechanisms",

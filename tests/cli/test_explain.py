@@ -26,7 +26,14 @@ def test_a_table_beside_the_paper():
 
 def test_beside_means_what_it_means_in_run(capsys):
     with pytest.raises(SystemExit):
-        main(["explain", "ucrl-vtr", *["--compare-with", "no-privacy", "--compare-with", "likelihood-vi", "--compare-with", "ucrl-vtr"], "--json"])
+        main(
+            [
+                "explain",
+                "ucrl-vtr",
+                *["--compare-with", "no-privacy", "--compare-with", "likelihood-vi", "--compare-with", "ucrl-vtr"],
+                "--json",
+            ]
+        )
     told = json.loads(capsys.readouterr().out)["agents"]
     assert [(one["agent"].split()[0], one["epsilon"]) for one in told] == [
         ("ucrl-vtr", pytest.approx(1.0)),

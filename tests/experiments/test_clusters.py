@@ -9,7 +9,7 @@ COMMON = """
 import os, signal, sys, time
 from pathlib import Path
 
-from confide.experiments.compare import compare
+from confide.report.comparison import compare
 from confide.experiments.sweep import Sweep
 
 sweep = Sweep(agents=["likelihood-vi", "mine:Held"], problems=["lock"], seeds=4, episodes=200, epsilons=[1.0], no_privacy=False)

@@ -9,10 +9,9 @@ import re
 import numpy as np
 import pytest
 
-from confide.experiments.comparison import tidy
-from confide.report.comparison_page import write_comparison
-from confide.report.comparison_study import study
-from confide.report.comparison_words import headline
+from confide.experiments.table import tidy
+from confide.report.comparison import Comparison
+from confide.report.words import headline
 
 GAP = 1.06  # between optimal and uniform play
 
@@ -45,7 +44,7 @@ def cell(problem, agent, epsilon, seed, *, half=None, users=20_000, known=True, 
 
 
 def made(cells, name="made up"):
-    return tidy(name, ((f"key-{i}", one) for i, one in enumerate(cells)))
+    return Comparison(name, tidy(name, ((f"key-{i}", one) for i, one in enumerate(cells))))
 
 
 def everything(seeds=8, problems=("lock", "rand seed=1", "tree", "cartpole"), epsilons=(0.5, 1.0, 5.0, 10.0, None)):
@@ -77,12 +76,12 @@ def pages(tmp_path_factory):
         cell("cartpole", agent, e, s, half=50.0, known=False) for agent in ("a", "b") for e in (1.0, None) for s in range(3)
     ]
     return {
-        "everything": write_comparison(everything(), folder / "new" / "everything.html", command="confide compare made-up.toml"),
-        "evil": write_comparison(made(evil, EVIL), folder / "evil.html", command=EVIL),
-        "one seed": write_comparison(everything(1, ("lock",), (1.0, None)), folder / "one.html"),
-        "unknown": write_comparison(made(unknown), folder / "unknown.html"),
-        "long": write_comparison(made([cell("p" * 200, "a" * 200, 1.0, 0, half=30.0)], "n" * 200), folder / "long.html"),
-        "failed": write_comparison(made([cell("lock", "ucrl-vtr", 1.0, 0, error="no")]), folder / "failed.html"),
+        "everything": everything().report(folder / "new" / "everything.html", command="confide compare made-up.toml"),
+        "evil": made(evil, EVIL).report(folder / "evil.html", command=EVIL),
+        "one seed": everything(1, ("lock",), (1.0, None)).report(folder / "one.html"),
+        "unknown": made(unknown).report(folder / "unknown.html"),
+        "long": made([cell("p" * 200, "a" * 200, 1.0, 0, half=30.0)], "n" * 200).report(folder / "long.html"),
+        "failed": made([cell("lock", "ucrl-vtr", 1.0, 0, error="no")]).report(folder / "failed.html"),
     }
 
 
@@ -97,25 +96,25 @@ def figures(path):
 
 def test_headline_says_what_is_best_what_it_cost_and_what_is_luck():
     some = {"problems": ("lock", "tree"), "epsilons": (1.0, None)}
-    said = headline(study(everything(**some)))
+    said = headline(everything(**some).study)
     assert said.startswith("At ε = 1, likelihood-vi lost least on lock and tree: ")
     assert "Privacy cost it 1.8 times the regret without privacy." in said
-    assert "12 of 12 differences between agents are significant" in said
-    few = headline(study(everything(4, **some)))
+    assert "12 of 12 differences between agents are statistically significant" in said
+    few = headline(everything(4, **some).study)
     assert "none of 12 differences between agents can be significant" in few and "; 6 seeds could show one" in few
 
 
 def test_headline_of_one_learner_of_reference_play_and_of_nothing():
     alone = made([cell("lock", "ucrl-vtr", 1.0, s, half=30.0) for s in range(3)])
-    assert headline(study(alone)).startswith("At ε = 1, ucrl-vtr lost 2")
-    assert headline(study(made([cell("lock", "uniform", None, 0)]))).startswith("No learner took part")
-    assert headline(study(made([cell("lock", "ucrl-vtr", 1.0, 0, error="no")]))) == "Nothing came out: every run failed."
+    assert headline(alone.study).startswith("At ε = 1, ucrl-vtr lost 2")
+    assert headline(made([cell("lock", "uniform", None, 0)]).study).startswith("No learner took part")
+    assert headline(made([cell("lock", "ucrl-vtr", 1.0, 0, error="no")]).study) == "Nothing came out: every run failed."
     split = [
         cell(p, a, None, s, half=h)
         for s in range(2)
         for p, a, h in (("x", "A", 9), ("x", "B", 99), ("y", "A", 99), ("y", "B", 9))
     ]
-    assert headline(study(made(split))).startswith("Without privacy, the best was A on x and B on y: ")
+    assert headline(made(split).study).startswith("Without privacy, the best was A on x and B on y: ")
 
 
 def test_the_page_is_quiet_and_has_every_row_and_command(pages):
@@ -124,7 +123,7 @@ def test_the_page_is_quiet_and_has_every_row_and_command(pages):
     assert text.count("<tr id=") == len(comparison.groups) == 64
     for group in comparison.groups:
         for command in group.commands:
-            assert command.replace("'", "&#x27;") in re.sub(r"<[^>]*>", "", text)
+            assert command.replace("'", "&#39;") in re.sub(r"<[^>]*>", "", text)
     assert "3 failed" in text and "the weights are not on the simplex" in text
     assert "really 0.0011" in text  # what the paper's noise gives
     assert "[Luyo21, Cor. 5]" in text and "not reached in 8 of 8" in text
@@ -141,11 +140,11 @@ def test_anchors_are_unique_and_every_curve_has_one(pages):
     text, data = body(pages["everything"]), figures(pages["everything"])
     names = re.findall(r'\bid="([^"]+)"', text)
     assert len(names) == len(set(names))
-    drawn = {trace["curve"] for key, panel in data["panels"].items() if key.startswith("curves") for trace in panel["traces"]}
+    drawn = {trace["curve"] for key, panel in data["panels"].items() if key.startswith("regret") for trace in panel["traces"]}
     assert drawn == set(re.findall(r'<tr id="([^"]+)"', text))
     assert "lock-ucrl-vtr-joint-0.5" in drawn and {f"commands-{name}" for name in drawn} <= set(names)
-    alike = study(made([cell("lock", agent, 1.0, 0, half=30.0) for agent in ("a b", "a-b", "A_b")]))
-    assert len({curve.anchor for curve in alike.curves}) == 3
+    alike = made([cell("lock", agent, 1.0, 0, half=30.0) for agent in ("a b", "a-b", "A_b")]).study
+    assert len({row.anchor for row in alike.rows}) == 3
 
 
 def test_the_ladder_needs_both_calibrations(pages):
@@ -155,11 +154,11 @@ def test_the_ladder_needs_both_calibrations(pages):
 
 def test_what_is_not_known_is_not_made_up(pages):
     text, data = body(pages["unknown"]), figures(pages["unknown"])
-    assert "Average return" in text and "regret</button>" in text
-    assert data["panels"]["curves-0"]["y"] == {"title": "average return", "zero": False}
-    assert all(row[4] == "–" for row in data["tables"]["results"]["markdown"]["rows"])
-    assert "With one seed nothing can be said about luck." in body(pages["one seed"])
-    assert "low" not in figures(pages["one seed"])["panels"]["curves-0"]["traces"][0]
+    assert "Average return" in text and "regret</button>" not in text
+    assert data["panels"]["regret-0"]["y"] == {"title": "average return", "zero": False, "from": 50}
+    assert "regret" not in data["tables"]["results"]["markdown"]["heads"]  # nor any other column that nothing is in
+    assert "With one seed nothing can be said about statistical significance." in body(pages["one seed"])
+    assert "low" not in figures(pages["one seed"])["panels"]["regret-0"]["traces"][0]
 
 
 SCREENS = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 375, "height": 812}}
@@ -181,7 +180,7 @@ def visit(browser, pages):
             page.on("pageerror", lambda error: page.complaints.append(str(error)))
             page.on("dialog", lambda dialog: (page.complaints.append("a dialog opened"), dialog.dismiss()))
             page.goto(pages[name].as_uri() + anchor)
-            page.wait_for_selector("html[data-compared=yes]")
+            page.wait_for_selector("html[data-drawn=yes]")
         return opened[name, anchor]
 
     return page_of
@@ -206,7 +205,7 @@ def until(page, expression):
     raise AssertionError(f"never came true: {expression}")
 
 
-def names(page, panel="curves-0"):
+def names(page, panel="regret-0"):
     """Of the curves that are drawn; bands have none."""
     return page.evaluate(f"document.getElementById('{panel}').data.filter((t) => t.name).map((t) => t.name)")
 
@@ -239,7 +238,7 @@ WIDEST = """() => Math.max(document.documentElement.scrollWidth, ...[...document
 
 
 @pytest.mark.parametrize(
-    ("name", "panels"), [("everything", 8), ("evil", 2), ("one seed", 2), ("unknown", 2), ("long", 2), ("failed", 0)]
+    ("name", "panels"), [("everything", 11), ("evil", 2), ("one seed", 2), ("unknown", 1), ("long", 2), ("failed", 0)]
 )
 def test_opens_quietly_offline_and_within_the_screen(visit, name, panels):
     page = visit(name)
@@ -260,34 +259,34 @@ def test_one_promise_at_a_time_beside_no_privacy(page):
     learners = ["ucrl-vtr", "ucrl-vtr paper", "likelihood-vi"]
     shown = [f"{agent}, {promise}" for agent in learners for promise in ("ε = 1", "no privacy")]
     assert names(page) == [*shown, "uniform"]
-    picks = page.locator("#curves .picks[aria-label=Promise]")
+    picks = page.locator("#regret .picks[aria-label=Guarantee]")
     picks.get_by_role("button", name="all").click()
-    until(page, "document.getElementById('curves-0').data.length === 3 * 5 + 1")  # and no bands
+    until(page, "document.getElementById('regret-0').data.length === 3 * 5 + 1")  # and no bands
     assert page.locator("[data-ladder='ε = 1']").is_visible()
     picks.get_by_role("button", name="ε = 5").click()
-    until(page, "document.getElementById('curves-3').data.some((t) => t.name === 'ucrl-vtr, ε = 5')")
+    until(page, "document.getElementById('regret-3').data.some((t) => t.name === 'ucrl-vtr, ε = 5')")
     assert not page.locator("[data-ladder='ε = 1']").is_visible() and page.locator("[data-ladder='ε = 5']").is_visible()
     picks.get_by_role("button", name="ε = 1", exact=True).click()
-    until(page, "document.getElementById('curves-3').data.some((t) => t.name === 'ucrl-vtr, ε = 1')")
+    until(page, "document.getElementById('regret-3').data.some((t) => t.name === 'ucrl-vtr, ε = 1')")
 
 
 def test_chips_hide_an_agent_in_all_figures(page):
-    first, second = (page.locator(f"{place} .chip", has_text="ucrl-vtr paper") for place in ("#curves", "#privacy-cost"))
+    first, second = (page.locator(f"{place} .chip", has_text="ucrl-vtr paper") for place in ("#regret", "#privacy"))
     first.click()
     until(page, "!document.getElementById('privacy-0').data.some((t) => t.name.startsWith('ucrl-vtr paper'))")
     assert not any("paper" in name for name in names(page)) and second.get_attribute("aria-pressed") == "false"
     second.focus()
     page.keyboard.press("Enter")
-    until(page, "document.getElementById('curves-0').data.some((t) => t.name === 'ucrl-vtr paper, ε = 1')")
+    until(page, "document.getElementById('regret-0').data.some((t) => t.name === 'ucrl-vtr paper, ε = 1')")
     assert first.get_attribute("aria-pressed") == "true"
-    beside = page.locator("#curves .chip[data-beside]")
+    beside = page.locator("#regret .chip[data-beside]")
     beside.click()
-    until(page, "!document.getElementById('curves-0').data.some((t) => t.name?.endsWith('no privacy'))")
+    until(page, "!document.getElementById('regret-0').data.some((t) => t.name?.endsWith('no privacy'))")
     beside.click()
 
 
 def test_axes_switch_between_logarithmic_and_linear(page):
-    kinds = "['curves-0', 'privacy-0'].map((id) => document.getElementById(id)._fullLayout.yaxis.type).join()"
+    kinds = "['regret-0', 'privacy-0'].map((id) => document.getElementById(id)._fullLayout.yaxis.type).join()"
     assert page.evaluate(kinds) == "log,log"
     page.get_by_role("button", name="linear").click()
     until(page, f"{kinds} === 'linear,linear'")
@@ -298,7 +297,7 @@ def test_axes_switch_between_logarithmic_and_linear(page):
 @pytest.mark.parametrize(
     ("panel", "name", "share", "title"),
     [
-        ("curves-1", "likelihood-vi, ε = 1", 0.9, "likelihood-vi, ε = 1, on rand seed=1"),
+        ("regret-1", "likelihood-vi, ε = 1", 0.9, "likelihood-vi, ε = 1, on rand seed=1"),
         ("privacy-0", "ucrl-vtr", 1.0, "ucrl-vtr, ε = 10, on lock"),
         ("privacy-0", "ucrl-vtr, no privacy", 0.35, "ucrl-vtr, no privacy, on lock"),
     ],
@@ -343,7 +342,7 @@ def test_a_link_to_a_curve_opens_it_on_a_phone_and_shows_its_row(visit):
     assert page.evaluate("document.getElementById('shown').getBoundingClientRect().right") <= 375
     page.locator("#shown-row").click()
     until(page, "document.querySelector('tr:target')?.id === 'lock-ucrl-vtr-joint-1'")
-    x, y = place(page, "curves-0", "likelihood-vi, no privacy", 0.95)
+    x, y = place(page, "regret-0", "likelihood-vi, no privacy", 0.95)
     page.touchscreen.tap(x, y)
     page.wait_for_selector("dialog[open]")
     assert page.locator("#shown-title").inner_text() == "likelihood-vi, no privacy, on lock"
@@ -356,7 +355,7 @@ def keys(page, column):
 
 
 def test_tables_sort_with_what_is_unknown_last_and_copy_what_they_show(page):
-    head = page.locator("#table-results").get_by_role("button", name="of no privacy")
+    head = page.locator("#table-results").get_by_role("button", name="× non-private")
     for down in (False, True):
         head.click()
         found = keys(page, 7)
@@ -405,11 +404,11 @@ def test_what_comes_from_outside_stays_text(visit):
     page = visit("evil")
     seen_on(page, "desktop")
     assert page.locator("h1").inner_text() == EVIL
-    x, y = place(page, "curves-0", page.evaluate("document.getElementById('curves-0').data.find((t) => t.name).name"), 0.9)
+    x, y = place(page, "regret-0", page.evaluate("document.getElementById('regret-0').data.find((t) => t.name).name"), 0.9)
     page.mouse.move(x - 3, y)
     page.mouse.move(x, y)
-    page.wait_for_selector("#curves-0 .hoverlayer text")
-    assert "<img src=x" in page.locator("#curves-0 .hoverlayer").text_content()
+    page.wait_for_selector("#regret-0 .hoverlayer text")
+    assert "<img src=x" in page.locator("#regret-0 .hoverlayer").text_content()
     page.mouse.click(x, y)
     page.wait_for_selector("dialog[open]")
     assert "<img src=x" in page.locator("#shown-title").inner_text()
@@ -419,7 +418,7 @@ def test_what_comes_from_outside_stays_text(visit):
 
 
 def test_the_figures_follow_the_screen_into_the_dark(page):
-    line = "getComputedStyle([...document.querySelectorAll('#curves-0 path.js-line')].at(-1)).stroke"
+    line = "getComputedStyle([...document.querySelectorAll('#regret-0 path.js-line')].at(-1)).stroke"
     light = page.evaluate(line)
     page.emulate_media(color_scheme="dark")
     until(page, f"{line} !== '{light}'")
