@@ -52,14 +52,14 @@ def key_of(cell: Cell) -> str:
     """32 hexadecimal digits of everything that decides a result: the cell, the world itself, our code, the agent's own file, and the
     versions of the libraries that compute."""
     decided = {
-        "cell": {**cell.facts, "options": list(cell.spec.options), "agent": cell.spec.agent},
+        "cell": {**cell.facts, "options": list(cell.spec.options), "agent": cell.spec.agent, "counts": cell.spec.counts},
         "world": _world_digest(cell.problem, stamp(cell.problem)),
         "code": _code(),
         "own": None if cell.spec.agent in AGENTS else own_code(cell.spec.agent),
         "versions": _versions(),
         "format": FORMAT,
     }
-    return hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(decided, sort_keys=True, default=digest).encode()).hexdigest()[:32]
 
 
 @cache
