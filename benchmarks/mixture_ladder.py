@@ -8,19 +8,17 @@ take two seeds, all others eight. --quick leaves those rows out, and takes two s
 
 import argparse
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
-from mixtures import FRESH, SEEDS, Sample, joint, table, world
+from cases import Case, joint, measured
+from mixtures import FRESH, SEEDS, table
 from record import record
 
-from confide.agents import UCRLVTR, LikelihoodVI
 from confide.agents.learner import Learner
 from confide.agents.mixtures import BALANCE, value_steps
 from confide.agents.ucrl_vtr import Calibration, ValueTargetedPlanning, paper, tight
-from confide.experiments.runner import run
+from confide.experiments.spec import Named
 from confide.mechanisms.counters import Buffered, Toeplitz, Tree
 from confide.planners.regularizers import Repair
 from confide.planners.value_features import centred, raw, reduced
@@ -38,7 +36,14 @@ class Rung:
     epsilon: float = 1.0
     seeds: Sequence[int] = SEEDS
     simplex: bool = False  # whether estimates are projected
-    options: dict[str, object] = field(default_factory=dict, hash=False)
+    options: tuple[tuple[str, object], ...] = ()
+
+    @property
+    def case(self) -> Case:
+        agent, options = self.make, self.options
+        if self.make in MAKERS:
+            agent, options = "mixture_ladder:Composed", (("step", self.make), ("simplex", self.simplex))
+        return Case("lock", agent, joint(self.epsilon), EPISODES, self.seeds, options)
 
 
 def printed(public, privacy) -> Calibration:
@@ -88,7 +93,7 @@ MAKERS: dict[str, Callable[..., Calibration]] = {
     "reduced": fewer_dimensions,
     "weights": public_weights,
 }
-AGENTS = {"ucrl-vtr": UCRLVTR, "likelihood-vi": LikelihoodVI}
+AGENTS = ("ucrl-vtr", "likelihood-vi")
 SLOW = ("printed", "printed noise", "tree", "square root")
 
 STEPS = {
@@ -119,42 +124,29 @@ TRIED = [
         replace(
             DEFAULTS,
             name=f"releases after {first} users, then x {ratio}",
-            options={"schedule": geometric(EPISODES, first=first, ratio=ratio)},
+            options=(("schedule", Named(f"{first}x{ratio}", geometric(EPISODES, first=first, ratio=ratio))),),
         )
         for first in (20, 50)
         for ratio in (1.2, 1.4)
     ),
     *(
-        replace(DEFAULTS, name=f"spread of the samples {spread}", options={"bonus_scale": spread})
+        replace(DEFAULTS, name=f"spread of the samples {spread}", options=(("bonus_scale", spread),))
         for spread in (0.0, 0.2, 0.5, 1.0)
     ),
 ]
 
 
-def learner(rung: Rung, public, privacy: Request) -> Learner:
-    if rung.make in AGENTS:
-        return AGENTS[rung.make](public, episodes=EPISODES, privacy=privacy, **rung.options)
-    chosen = MAKERS[rung.make](public, privacy)
-    if rung.simplex:
-        chosen = replace(chosen, regularizer=replace(chosen.regularizer, simplex=chosen.features))
-    parts = (public.kernels / chosen.unit, public.rewards, chosen.features, chosen.bound, chosen.regularizer)
-    planning = ValueTargetedPlanning(*parts, chosen.weights, chosen.ceiling)
-    return Learner(planning, chosen.schedule, privacy=privacy, counter=chosen.counter, loss=chosen.loss)
+class Composed(Learner):
+    """A learner from the parts of one step of the ladder."""
 
-
-def one(rung: Rung, seed: int) -> tuple[float, float]:
-    problem = world("lock")
-    done = run(learner(rung, problem.public, joint(rung.epsilon)), problem, seed=seed)
-    reached = done.episodes_to()
-    return float(done.regret[-1]), math.inf if reached is None else reached
-
-
-def measured(rungs: Iterable[Rung]) -> list[Sample]:
-    rungs = list(rungs)
-    jobs = [(rung, seed) for rung in rungs for seed in rung.seeds]
-    with get_context("spawn").Pool(2) as pool:
-        found = iter(pool.starmap(one, jobs, chunksize=1))
-    return [Sample(*np.array([next(found) for _ in rung.seeds]).T) for rung in rungs]
+    def __init__(self, public, *, episodes: int, privacy: Request, step: str, simplex: bool) -> None:
+        assert episodes == EPISODES
+        chosen = MAKERS[step](public, privacy)
+        if simplex:
+            chosen = replace(chosen, regularizer=replace(chosen.regularizer, simplex=chosen.features))
+        parts = (public.kernels / chosen.unit, public.rewards, chosen.features, chosen.bound, chosen.regularizer)
+        planning = ValueTargetedPlanning(*parts, chosen.weights, chosen.ceiling)
+        super().__init__(planning, chosen.schedule, privacy=privacy, counter=chosen.counter, loss=chosen.loss)
 
 
 def main() -> None:
@@ -170,10 +162,10 @@ def main() -> None:
         ]
         for rungs in (LADDER, ENDS, TRIED)
     )
-    found = iter(measured([*ladder, *ends, *tried]))
-    steps = [(f"{rung.name} | {'yes' if rung.simplex else 'no'}", next(found)) for rung in ladder]
-    learners = [(rung.name, next(found)) for rung in ends]
-    variants = [(rung.name, next(found)) for rung in tried]
+    found = measured(rung.case for rung in (*ladder, *ends, *tried))
+    steps = [(f"{rung.name} | {'yes' if rung.simplex else 'no'}", found[rung.case]) for rung in ladder]
+    learners = [(rung.name, found[rung.case]) for rung in ends]
+    variants = [(rung.name, found[rung.case]) for rung in tried]
     sections = [
         "Lock, K = 1e5, eps = 1, delta = 1e-5, run seeds 0..7 (rows with a release per user, which are the first two and the first two on "
         "the simplex: 0 and 1). A row that begins with + adds to the row above. From the second row on eigenvalues are repaired and the "

@@ -7,7 +7,10 @@ import pytest
 
 import confide
 from confide.experiments import store
-from confide.experiments.store import DO_NOT_COUNT, counts
+from confide.experiments.spec import Named, RunSpec
+from confide.experiments.store import DO_NOT_COUNT, counts, key_of
+from confide.experiments.sweep import Cell, ProblemChoice
+from confide.privatizers import every
 
 ROOT = Path(confide.__file__).parent
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
@@ -66,6 +69,24 @@ def test_a_changed_page_recomputes_nothing_and_a_changed_agent_does(tmp_path, mo
         assert digest() != first
     finally:
         store._code.cache_clear()
+
+
+def test_a_key_knows_how_users_are_simulated_and_what_an_option_holds():
+    """Options may be objects with a short name: it is what they hold that decides."""
+
+    def cell(counts=None, schedule=None):
+        options = () if schedule is None else (("schedule", Named("mine", schedule)),)
+        spec = RunSpec(agent="ucrl-vtr", problem="lock", episodes=100, options=options, counts=counts)
+        return Cell(spec, ProblemChoice("lock"), 0)
+
+    made = [cell(), cell(counts=True), cell(counts=False), cell(schedule=every(10, 100)), cell(schedule=every(20, 100))]
+    assert len({key_of(one) for one in made}) == 5
+    assert key_of(cell(schedule=every(10, 100))) == key_of(made[3])
+    assert [("--counts" in one.command, "--one-by-one" in one.command) for one in made[:3]] == [
+        (False, False),
+        (True, False),
+        (False, True),
+    ]
 
 
 def test_the_list_names_no_file_twice():
