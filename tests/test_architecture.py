@@ -77,6 +77,25 @@ def test_layers_import_downwards_only(layer):
                 )
 
 
+def test_experiments_pages_and_commands_have_no_cycles():
+    """Imports inside functions count; those for type annotations do not."""
+    roof = {path for path in MODULES if path.relative_to(ROOT).parts[0] in ("experiments", "report", "reproduce", "cli")}
+    names = {f"confide.{path.relative_to(ROOT).with_suffix('').as_posix().replace('/', '.')}": path for path in roof}
+
+    def needs(path):
+        tree = ast.parse(path.read_text())
+        guarded = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
+        hidden = {id(inner) for node in guarded for inner in ast.walk(node)}
+        found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and id(node) not in hidden and node.module]
+        asked = {name for node in found for name in (node.module, *(f"{node.module}.{each.name}" for each in node.names))}
+        return {names[name] for name in asked if name in names} - {path}
+
+    left = {path: needs(path) for path in roof}
+    while free := {path for path, asked in left.items() if not asked & set(left)}:
+        left = {path: asked for path, asked in left.items() if path not in free}
+    assert not left, sorted(path.name for path in left)
+
+
 def test_agents_and_planners_draw_no_noise():
     for path in MODULES:
         if path.relative_to(ROOT).parts[0] in ("agents", "planners"):

@@ -4,16 +4,13 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from confide.cli.options import AsJson, print_json
 from confide.cli.progress import sweeping
-from confide.cli.results import print_study
-
-if TYPE_CHECKING:
-    from confide.report.comparison import Comparison
+from confide.cli.results import print_comparison
 
 
 def compare(
@@ -75,23 +72,3 @@ def compare(
 
 def _stop(_number: int, _frame: Any) -> None:
     raise KeyboardInterrupt
-
-
-def print_comparison(made: "Comparison", folder: Path | None, as_json: bool) -> None:
-    if as_json:
-        print_json({"name": made.name, "results": made.summary(), "failures": made.failures})
-        return
-    from rich.console import Console
-
-    console = Console()
-    if made.study.rows:
-        print_study(made.study)
-    for failure in made.failures:
-        promise = "no privacy" if failure["epsilon"] is None else f"epsilon {failure['epsilon']:g}"
-        said = f"failed: {failure['agent']} on {failure['problem']}, {promise}, seed {failure['seed']}: {failure['error']}"
-        console.print(said, style="red", highlight=False, markup=False, soft_wrap=True)
-        console.print(f"  {failure['command']}", highlight=False, markup=False, soft_wrap=True)
-    if folder is not None:
-        typer.echo(f"table: {folder / 'results.parquet'}")
-        if made.study.rows:
-            typer.echo(f"report: {folder / 'report.html'}")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from confide.experiments.run import Run
     from confide.experiments.study import Study
     from confide.experiments.summary import Row as StudyRow
+    from confide.report.comparison import Comparison
 
 
 _LISTED = 8  # guarantees below a table
@@ -30,7 +31,6 @@ def show(
 
     found = sorted({path.parent for path in folder.rglob("run.json")})
     if not found and (folder / "results.parquet").exists():
-        from confide.cli.compare import print_comparison
         from confide.report.comparison import Comparison
 
         print_comparison(Comparison.load(folder), folder, as_json)
@@ -79,6 +79,26 @@ def print_runs(runs: "list[Run]", as_json: bool) -> None:
     from confide.experiments.study import study_of_runs
 
     print_study(study_of_runs(runs))
+
+
+def print_comparison(made: "Comparison", folder: Path | None, as_json: bool) -> None:
+    if as_json:
+        print_json({"name": made.name, "results": made.summary(), "failures": made.failures})
+        return
+    from rich.console import Console
+
+    console = Console()
+    if made.study.rows:
+        print_study(made.study)
+    for failure in made.failures:
+        promise = "no privacy" if failure["epsilon"] is None else f"epsilon {failure['epsilon']:g}"
+        said = f"failed: {failure['agent']} on {failure['problem']}, {promise}, seed {failure['seed']}: {failure['error']}"
+        console.print(said, style="red", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"  {failure['command']}", highlight=False, markup=False, soft_wrap=True)
+    if folder is not None:
+        typer.echo(f"table: {folder / 'results.parquet'}")
+        if made.study.rows:
+            typer.echo(f"report: {folder / 'report.html'}")
 
 
 def print_study(study: "Study") -> None:
