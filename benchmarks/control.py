@@ -8,56 +8,23 @@ what doing nothing loses. With --write the tables go to docs/benchmarks/control.
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 
 import numpy as np
+from cases import DELTA, Case, Sample, measured, saved
 from record import record
 
 from confide.agents.catalogue import make_agent
-from confide.experiments.runner import run
 from confide.mechanisms.sources import noise_source
 from confide.privacy.request import JointDP, NoPrivacy, Request
-from confide.problems import LQSystem, make
+from confide.problems import LQSystem
 
-DELTA = 1e-5
 NAMED = ("oscillator", "thermal", "glucose")
 AGENTS = ("thompson-lq", "certainty-equivalent-lq")
 OFU = "ofu-lq"
 UNSEEN = 20  # systems before this one were looked at when the gate was made
-
-
-@dataclass(frozen=True)
-class Case:
-    """One cell: all that decides it."""
-
-    problem: str
-    agent: str
-    privacy: Request
-    episodes: int
-    seeds: tuple[int, ...]
-    instance: int = 0
-    options: tuple[tuple[str, str], ...] = ()
-
-
-def sample(case: Case) -> tuple[np.ndarray, float]:
-    """(regret of each seed, regret of doing nothing)."""
-    problem = make(case.problem, seed=case.instance)
-    done = [
-        run(
-            make_agent(case.agent, problem, episodes=case.episodes, privacy=case.privacy, **dict(case.options)),
-            problem,
-            seed=seed,
-        )
-        for seed in case.seeds
-    ]
-    return np.array([each.regret[-1] for each in done]), case.episodes * (problem.optimal_value - problem.uniform_value)
-
-
-def measured(cases: list[Case]) -> dict[Case, tuple[np.ndarray, float]]:
-    with get_context("spawn").Pool(2) as pool:
-        return dict(zip(cases, pool.map(sample, cases, chunksize=4), strict=True))
 
 
 def regrets(seeds: tuple[int, ...], episodes: int) -> list[str]:
@@ -71,13 +38,13 @@ def regrets(seeds: tuple[int, ...], episodes: int) -> list[str]:
     }
     found = measured(list(cases.values()))
     lines = [f"| regret at K = {episodes:,}, {len(seeds)} seeds | " + " | ".join(NAMED) + " |", "|---|---|---|---|"]
-    nothing = [found[cases[AGENTS[0], "none", problem]][1] for problem in NAMED]
+    nothing = [found[cases[AGENTS[0], "none", problem]].nothing for problem in NAMED]
     lines.append("| doing nothing | " + " | ".join(f"{cost:,.0f}" for cost in nothing) + " |")
     for agent in (OFU, *AGENTS):
         for name in promises:
             cells = []
             for problem in NAMED:
-                values = found[cases[agent, name, problem]][0]
+                values = found[cases[agent, name, problem]].regret
                 cells.append(f"{values.mean():,.1f} ± {values.std(ddof=1) / np.sqrt(len(values)):.1f} (max {values.max():,.0f})")
             lines.append(f"| {agent}, {name} | " + " | ".join(cells) + " |")
     return lines
@@ -98,14 +65,14 @@ def as_printed(seeds: tuple[int, ...], episodes: int) -> list[str]:
     found = measured([case for cases in rows.values() for case in cases])
     lines = ["| regret / regret of doing nothing | " + " | ".join(NAMED) + " |", "|---|---|---|---|"]
     for name, cases in rows.items():
-        ratios = [found[case][0] / found[case][1] for case in cases]
+        ratios = [found[case].regret / found[case].nothing for case in cases]
         lines.append(f"| {name} | " + " | ".join(f"{each.mean():.4f} (max {each.max():.4f})" for each in ratios) + " |")
     return lines
 
 
 def gate(instances: int, sizes: tuple[int, ...]) -> list[str]:
     cases = {
-        (agent, K, i): Case("random-lq", agent, JointDP(1.0, DELTA), K, (i,), i)
+        (agent, K, i): Case("random-lq", agent, JointDP(1.0, DELTA), K, (i,), instance=i)
         for agent in AGENTS
         for K in sizes
         for i in range(5000, 5000 + instances)
@@ -119,9 +86,8 @@ def gate(instances: int, sizes: tuple[int, ...]) -> list[str]:
     for agent in AGENTS:
         cells = []
         for K in sizes:
-            ratios = np.array(
-                [found[cases[agent, K, i]][0][0] / found[cases[agent, K, i]][1] for i in range(5000, 5000 + instances)]
-            )
+            samples = [found[cases[agent, K, i]] for i in range(5000, 5000 + instances)]
+            ratios = np.array([one.regret[0] / one.nothing for one in samples])
             above = int((ratios > 1.05).sum())
             cells.append(f"mean {ratios.mean():.3f}, max {ratios.max():.2f}; above 1.05: {above}")
         lines.append(f"| {agent} | " + " | ".join(cells) + " |")
@@ -169,36 +135,39 @@ FAMILIES: dict[str, Callable[[np.random.Generator], LQSystem]] = {
 }
 
 
-def elsewhere(cell: tuple[str, str, Request, int, int]) -> tuple[float, float]:
-    """(regret / that of doing nothing, the largest cost so far / that of doing nothing) of one run."""
-    family, agent, privacy, episodes, instance = cell
+def elsewhere(family: str, agent: str, privacy: Request, episodes: int, instance: int) -> Case:
     system = FAMILIES[family](np.random.default_rng([list(FAMILIES).index(family), instance]))
-    done = run(make_agent(agent, system, episodes=episodes, privacy=privacy), system, seed=instance)
-    gained, served = system.optimal_value - system.uniform_value, np.asarray(done.checkpoints, dtype=float)
-    so_far = 1 + (done.regret - served * gained) / (served * -system.uniform_value)
-    return float(done.regret[-1] / (episodes * gained)), float(so_far.max())
+    return Case(saved(f"control {family} {instance}", system), agent, privacy, episodes, (instance,))
+
+
+def ends(case: Case, found: Sample) -> tuple[float, float]:
+    """(regret / that of doing nothing, the largest cost so far / that of doing nothing) of one run."""
+    gained, idle = found.nothing / case.episodes, -case.world.uniform_value
+    so_far = 1 + (found.curves[0] - found.users * gained) / (found.users * idle)
+    return float(found.regret[0] / found.nothing), float(so_far.max())
 
 
 def families(instances: int, columns: dict[str, tuple[Request, int]]) -> list[str]:
     """The gate on systems that it was not made on."""
-    agent = AGENTS[1]
+    agent, of = AGENTS[1], range(UNSEEN, UNSEEN + instances)
     lines = [f"| {agent}, {instances} systems each | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    cells = [(f, agent, *column, i) for f in FAMILIES for column in columns.values() for i in range(UNSEEN, UNSEEN + instances)]
-    with get_context("spawn").Pool(2) as pool:
-        found = np.array(pool.map(elsewhere, cells, chunksize=4)).reshape(len(FAMILIES), len(columns), instances, 2)
-    for family, rows in zip(FAMILIES, found, strict=True):
-        told = [
-            f"mean {ratio.mean():.2f}, max {ratio.max():.2f}; above 1.05: {int((ratio > 1.05).sum())};"
-            f" cost at any time at most {cost.max():.2f}"
-            for ratio, cost in (row.T for row in rows)
-        ]
+    cases = {(f, name): [elsewhere(f, agent, *column, i) for i in of] for f in FAMILIES for name, column in columns.items()}
+    found = measured(case for row in cases.values() for case in row)
+    for family in FAMILIES:
+        told = []
+        for name in columns:
+            ratio, cost = np.array([ends(case, found[case]) for case in cases[family, name]]).T
+            told.append(
+                f"mean {ratio.mean():.2f}, most {ratio.max():.2f}; above 1.05: {int((ratio > 1.05).sum())};"
+                f" cost at any moment at most {cost.max():.2f}"
+            )
         lines.append(f"| {family} | " + " | ".join(told) + " |")
     return lines
 
 
 def outside(case: Case) -> int:
     """1 if the truth is outside the confidence set at any release of the run, 0 otherwise."""
-    problem, (seed,) = make(case.problem), case.seeds
+    problem, (seed,) = case.world, case.seeds
     theta = np.concatenate([problem.A, problem.B], axis=1).T
     agent, rng = make_agent(case.agent, problem, episodes=case.episodes, privacy=case.privacy), np.random.default_rng(seed)
     agent.noise = noise_source("fast", seed)

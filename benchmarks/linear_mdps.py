@@ -6,49 +6,40 @@
 """
 
 import argparse
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from multiprocessing import get_context
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
+from cases import DELTA, Case, Sample, measured, saved
 from record import record
 
-from confide.agents import LSVIUCB, NextStateVI
 from confide.experiments.runner import run
-from confide.linear_mdps.batches import Batches, adaptive, growing, one_by_one, static
+from confide.experiments.spec import Named
+from confide.linear_mdps.batches import adaptive, growing, one_by_one, static
 from confide.linear_mdps.printed import LinearSetting, printed_linear, useful_from
 from confide.privacy.loss import compose
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.problems import latent, one_hot
 
-DELTA, SEEDS, FRESH = 1e-5, range(16), range(100, 116)
-NAMED = {"latent 0": lambda: latent(0), "latent 1": lambda: latent(1), "one-hot": lambda: one_hot()}
-OTHERS = {
-    **{f"latent {seed}": (lambda seed=seed: latent(seed)) for seed in (2, 3, 4, 5)},
+SEEDS, FRESH = range(16), range(100, 116)
+NAMED = {"latent 0": ("latent", 0), "latent 1": ("latent", 1), "one-hot": ("one-hot", 0)}
+MADE = {
     "latent 0, S=40 d=10": lambda: latent(0, states=40, dimension=10),
     "one-hot, S=8 H=9": lambda: one_hot(states=8, horizon=9),
 }
-WORLDS = NAMED | OTHERS
+MORE = {f"latent {seed}": ("latent", seed) for seed in (2, 3, 4, 5)}
+WORLDS, OTHERS = NAMED | MORE, (*MORE, *MADE)
 
 
-@dataclass(frozen=True)
-class Case:
-    """One cell: all that decides it."""
-
-    world: str
-    agent: str  # lsvi-ucb | next-state-vi
-    privacy: Request
-    plan: str = "default"
-    calibration: str = "tight"
-    episodes: int = 100_000
-    seeds: tuple[int, ...] = tuple(SEEDS)
+def on(world: str, agent: str, privacy: Request, plan: str = "default", calibration: str = "tight", **more: object) -> Case:
+    """A case on a world of these tables."""
+    name, instance = (saved(world, MADE[world]()), 0) if world in MADE else WORLDS[world]
+    made = Case(name, agent, privacy, instance=instance, **more)
+    options = () if plan == "default" else (("schedule", Named(plan, plans(made.episodes)[plan]())),)
+    return replace(made, options=(*options, *((("calibration", calibration),) if calibration != "tight" else ())))
 
 
-def plans(episodes: int) -> dict[str, Callable[[], Batches | None]]:
+def plans(episodes: int) -> dict:
     return {
-        "default": lambda: None,
         "growing x1.5": lambda: growing(episodes, first=196, ratio=1.5),
         "static, 28 batches (the paper's B)": lambda: static(episodes, 28),
         "adaptive, at most 20": lambda: adaptive(episodes),
@@ -56,38 +47,18 @@ def plans(episodes: int) -> dict[str, Callable[[], Batches | None]]:
     }
 
 
-@cache
-def world(name: str) -> Any:
-    return WORLDS[name]()
-
-
-def make(case: Case) -> Any:
-    problem = world(case.world)
-    if case.agent == "next-state-vi":
-        return NextStateVI(problem.public, episodes=case.episodes, privacy=case.privacy)
-    chosen = plans(case.episodes)[case.plan]()
-    return LSVIUCB(problem.public, episodes=case.episodes, privacy=case.privacy, schedule=chosen, calibration=case.calibration)
-
-
-def sample(case: Case) -> tuple[np.ndarray, int, float, float]:
-    """(regret relative to uniform play of each seed, changes of policy, noise on Lambda, noise on a response of unit range)."""
-    regrets, agent = [], None
-    for seed in case.seeds:
-        agent = make(case)
-        done = run(agent, world(case.world), seed=seed)
-        regrets.append(done.regret[-1] / (case.episodes * (done.optimal_value - done.uniform_value)))
-    if not isinstance(agent, LSVIUCB):
-        return np.array(regrets), agent.schedule.leaves - 1, agent.noise_level.std, float("nan")
+def looked_at(case: Case) -> tuple[int, float, float]:
+    """One more run, for what a result does not hold: changes of policy, noise on Lambda, and on a response of unit range."""
+    seed = case.seeds[-1]
+    agent = case.spec.ready(case.world, seed)
+    run(agent, case.world, seed=seed)
     asked = agent.released().values[agent.algorithm.bound.size : -1].reshape(agent.asking.asked_steps, -1)
-    return np.array(regrets), agent.switches, agent.noise_level.std, float(asked[0, -1])
+    return agent.switches, agent.noise_level.std, float(asked[0, -1])
 
 
-def measured(cases: list[Case]) -> dict[Case, Any]:
-    with get_context("spawn").Pool(2) as pool:
-        return dict(zip(cases, pool.map(sample, cases, chunksize=1), strict=True))
-
-
-def short(values: np.ndarray) -> str:
+def short(found: Sample) -> str:
+    """Regret relative to uniform play's."""
+    values = found.regret / found.nothing
     return f"{values.mean():.4f} ± {values.std(ddof=1) / np.sqrt(len(values)):.4f}"
 
 
@@ -104,23 +75,24 @@ def agents_table(seeds: tuple[int, ...], episodes: int, worlds: tuple[str, ...],
         "eps = 10, delta = 0": JointDP(10.0, 0.0),
     }
     rows = [(agent, name) for name in promises for agent in ("lsvi-ucb", "next-state-vi")]
-    cases = {(row, w): Case(w, row[0], promises[row[1]], episodes=episodes, seeds=seeds) for row in rows for w in worlds}
+    cases = {(row, w): on(w, row[0], promises[row[1]], episodes=episodes, seeds=seeds) for row in rows for w in worlds}
     found = measured(list(cases.values()))
     lines = [f"| {title} | " + " | ".join(worlds) + " |", "|---" * (len(worlds) + 1) + "|"]
-    lines += [f"| {a}, {name} | " + " | ".join(short(found[cases[(a, name), w]][0]) for w in worlds) + " |" for a, name in rows]
+    lines += [f"| {a}, {name} | " + " | ".join(short(found[cases[(a, name), w]]) for w in worlds) + " |" for a, name in rows]
     return lines
 
 
 def plans_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
     few = seeds[:2]
-    rows = [(name, "tight") for name in plans(episodes) if name != "B = K (Remark 7)"] + [("default", "paper")]
+    tried = [name for name in plans(episodes) if name != "B = K (Remark 7)"]
+    rows = [(name, "tight") for name in ("default", *tried)] + [("default", "paper")]
     cases = {
-        (row, w, e): Case(w, "lsvi-ucb", joint(e), row[0], row[1], episodes, seeds if row[1] == "tight" else few)
+        (row, w, e): on(w, "lsvi-ucb", joint(e), *row, episodes=episodes, seeds=seeds if row[1] == "tight" else few)
         for row in rows
         for w in NAMED
         for e in (1.0, 10.0)
     }
-    slow = {w: Case(w, "lsvi-ucb", joint(1.0), "B = K (Remark 7)", "tight", episodes // 10, few) for w in NAMED}
+    slow = {w: on(w, "lsvi-ucb", joint(1.0), "B = K (Remark 7)", episodes=episodes // 10, seeds=few) for w in NAMED}
     found = measured([*cases.values(), *slow.values()])
     head = [f"{w}, eps = {e:g}" for w in NAMED for e in (1.0, 10.0)]
     lines = [
@@ -128,12 +100,12 @@ def plans_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
         "|---" * (len(head) + 4) + "|",
     ]
     for row in rows:
-        cells = [short(found[cases[row, w, e]][0]) for w in NAMED for e in (1.0, 10.0)]
-        _, changes, gram, answer = found[cases[row, "latent 0", 1.0]]
+        cells = [short(found[cases[row, w, e]]) for w in NAMED for e in (1.0, 10.0)]
+        changes, gram, answer = looked_at(cases[row, "latent 0", 1.0])
         label = row[0] if row[1] == "tight" else "printed constants"
         lines.append(f"| {label} | " + " | ".join(cells) + f" | {changes} | {gram:.3g} | {answer:.3g} |")
-    cells = [cell for w in NAMED for cell in (short(found[slow[w]][0]), "-")]
-    _, changes, gram, answer = found[slow["latent 0"]]
+    cells = [cell for w in NAMED for cell in (short(found[slow[w]]), "-")]
+    changes, gram, answer = looked_at(slow["latent 0"])
     lines.append(
         f"| B = K (Remark 7), K = {episodes // 10:,} | " + " | ".join(cells) + f" | {changes} | {gram:.3g} | {answer:.3g} |"
     )
@@ -146,11 +118,11 @@ def plans_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
 
 def local_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
     cases = {
-        (w, e): Case(w, "next-state-vi", LocalDP(e, DELTA), episodes=episodes, seeds=seeds) for w in NAMED for e in (1.0, 10.0)
+        (w, e): on(w, "next-state-vi", LocalDP(e, DELTA), episodes=episodes, seeds=seeds) for w in NAMED for e in (1.0, 10.0)
     }
     found = measured(list(cases.values()))
     lines = [f"| local privacy, K = {episodes:,} | " + " | ".join(NAMED) + " |", "|---" * (len(NAMED) + 1) + "|"]
-    cells = {e: [short(found[cases[w, e]][0]) for w in NAMED] for e in (1.0, 10.0)}
+    cells = {e: [short(found[cases[w, e]]) for w in NAMED] for e in (1.0, 10.0)}
     return lines + [f"| next-state-vi, eps = {e:g} | " + " | ".join(row) + " |" for e, row in cells.items()]
 
 

@@ -8,26 +8,25 @@ take two seeds, all others eight. --quick leaves those rows out, and takes two s
 
 import argparse
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
+from cases import Case, joint, measured
 from record import record
 
-from confide.agents import UCRLVTR, LikelihoodVI
-from confide.experiments.runner import run
-from confide.learning.learner import Learner
+from confide.experiments.spec import Named
+from confide.learning.learner import Calibration, Learner
 from confide.mechanisms.counters import Buffered, Toeplitz, Tree
+from confide.mixtures.linopt_vi import value_iteration
 from confide.mixtures.printed import value_steps
-from confide.mixtures.regressions import BALANCE
-from confide.mixtures.ucrl_vtr import Calibration, ValueTargetedPlanning, paper, tight
+from confide.mixtures.regressions import BALANCE, Choices, Regressions, tight
+from confide.mixtures.ucrl_vtr import paper
 from confide.mixtures.value_features import centred, raw, reduced
 from confide.planners.regression import Repair
 from confide.privacy.request import Request
 from confide.privatizers import every, every_episode, geometric
 from confide.statistics.bounds import RegressionRows
-from mixtures import FRESH, SEEDS, Sample, joint, table, world
+from mixtures import FRESH, SEEDS, table
 
 EPISODES = 100_000
 
@@ -39,42 +38,55 @@ class Rung:
     epsilon: float = 1.0
     seeds: Sequence[int] = SEEDS
     simplex: bool = False  # whether estimates are projected
-    options: dict[str, object] = field(default_factory=dict, hash=False)
+    options: tuple[tuple[str, object], ...] = ()
+
+    @property
+    def case(self) -> Case:
+        agent, options = self.make, self.options
+        if self.make in MAKERS:
+            agent, options = "mixture_ladder:Composed", (("step", self.make), ("simplex", self.simplex))
+        return Case("lock", agent, joint(self.epsilon), EPISODES, self.seeds, options)
+
+
+def changed(before: Calibration, **fields) -> Calibration:
+    """The same with other parts of its regression."""
+    regressions = replace(before.algorithm.regressions, **fields)
+    return replace(before, algorithm=value_iteration(regressions, before.schedule))
 
 
 def printed(public, privacy) -> Calibration:
-    return paper(public, privacy, every_episode(EPISODES))
+    return paper(public, Choices(EPISODES, privacy, "paper"))
 
 
 def printed_noise(public, privacy) -> Calibration:
-    """The printed noise, but eigenvalues are repaired, and the bonus is the one that works."""
+    """The printed noise, but eigenvalues are repaired, and the bonus is ucrl-vtr's."""
     before = printed(public, privacy)
-    return replace(before, regularizer=Repair(before.bound.balance))
+    return changed(before, regularizer=Repair(before.algorithm.bound.balance))
 
 
 def exact(public, _privacy, counter=Tree, schedule=None) -> Calibration:
     """One joint query with exact accounting; values in units of H, so that rows are in [0, 1]^d and targets in [0, 1]."""
     d, H, times = public.dimension, public.horizon, schedule or every_episode(EPISODES)
     bound = RegressionRows(value_steps(H), d, row_norm=math.sqrt(d), target=1.0, balance=math.sqrt(d), nonnegative=True)
-    return Calibration(raw(d, H), bound, Repair(bound.balance), times, counter=counter(times.leaves), weights=1.0)
+    regressions = Regressions(public, raw(d, H), bound, Repair(bound.balance), plain=True)
+    return Calibration(value_iteration(regressions, times), times, counter(times.leaves))
 
 
 def centred_values(public, privacy) -> Calibration:
-    before = exact(public, privacy, Toeplitz, geometric(EPISODES))
-    return replace(before, features=centred(public.dimension))
+    return changed(exact(public, privacy, Toeplitz, geometric(EPISODES)), features=centred(public.dimension))
 
 
 def fewer_dimensions(public, privacy) -> Calibration:
     """Rows in d - 1 dimensions: phi in [0, 1]^d is at most sqrt(ceil(d / 2) floor(d / 2) / d) from its mean."""
     d, n = public.dimension, value_steps(public.horizon)
     bound = RegressionRows(n, d - 1, row_norm=math.sqrt((d // 2) * ((d + 1) // 2) / d), target=1.0, balance=BALANCE)
-    return replace(centred_values(public, privacy), features=reduced(d), bound=bound, regularizer=Repair(bound.balance))
+    return changed(centred_values(public, privacy), features=reduced(d), bound=bound, regularizer=Repair(bound.balance))
 
 
-def public_weights(public, _privacy) -> Calibration:
+def public_weights(public, privacy) -> Calibration:
     """All of ucrl-vtr but the simplex."""
-    before = tight(public, geometric(EPISODES))
-    return replace(before, regularizer=replace(before.regularizer, simplex=None))
+    before = tight(public, Choices(EPISODES, privacy), value_iteration)
+    return changed(before, regularizer=replace(before.algorithm.regressions.regularizer, simplex=None))
 
 
 MAKERS: dict[str, Callable[..., Calibration]] = {
@@ -89,7 +101,7 @@ MAKERS: dict[str, Callable[..., Calibration]] = {
     "reduced": fewer_dimensions,
     "weights": public_weights,
 }
-AGENTS = {"ucrl-vtr": UCRLVTR, "likelihood-vi": LikelihoodVI}
+AGENTS = ("ucrl-vtr", "likelihood-vi")
 SLOW = ("printed", "printed noise", "tree", "square root")
 
 STEPS = {
@@ -120,42 +132,28 @@ TRIED = [
         replace(
             DEFAULTS,
             name=f"releases after {first} users, then x {ratio}",
-            options={"schedule": geometric(EPISODES, first=first, ratio=ratio)},
+            options=(("schedule", Named(f"{first}x{ratio}", geometric(EPISODES, first=first, ratio=ratio))),),
         )
         for first in (20, 50)
         for ratio in (1.2, 1.4)
     ),
     *(
-        replace(DEFAULTS, name=f"spread of the samples {spread}", options={"bonus_scale": spread})
+        replace(DEFAULTS, name=f"spread of the samples {spread}", options=(("bonus_scale", spread),))
         for spread in (0.0, 0.2, 0.5, 1.0)
     ),
 ]
 
 
-def learner(rung: Rung, public, privacy: Request) -> Learner:
-    if rung.make in AGENTS:
-        return AGENTS[rung.make](public, episodes=EPISODES, privacy=privacy, **rung.options)
-    chosen = MAKERS[rung.make](public, privacy)
-    if rung.simplex:
-        chosen = replace(chosen, regularizer=replace(chosen.regularizer, simplex=chosen.features))
-    parts = (public.kernels / chosen.unit, public.rewards, chosen.features, chosen.bound, chosen.regularizer)
-    planning = ValueTargetedPlanning(*parts, chosen.weights, chosen.ceiling)
-    return Learner(planning, chosen.schedule, privacy=privacy, counter=chosen.counter, loss=chosen.loss)
+class Composed(Learner):
+    """A learner from the parts of one step of the ladder."""
 
-
-def one(rung: Rung, seed: int) -> tuple[float, float]:
-    problem = world("lock")
-    done = run(learner(rung, problem.public, joint(rung.epsilon)), problem, seed=seed)
-    reached = done.episodes_to()
-    return float(done.regret[-1]), math.inf if reached is None else reached
-
-
-def measured(rungs: Iterable[Rung]) -> list[Sample]:
-    rungs = list(rungs)
-    jobs = [(rung, seed) for rung in rungs for seed in rung.seeds]
-    with get_context("spawn").Pool(2) as pool:
-        found = iter(pool.starmap(one, jobs, chunksize=1))
-    return [Sample(*np.array([next(found) for _ in rung.seeds]).T) for rung in rungs]
+    def __init__(self, public, *, episodes: int, privacy: Request, step: str, simplex: bool) -> None:
+        assert episodes == EPISODES
+        chosen = MAKERS[step](public, privacy)
+        if simplex:
+            known = chosen.algorithm.regressions
+            chosen = changed(chosen, regularizer=replace(known.regularizer, simplex=known.features))
+        super().__init__(chosen, privacy=privacy)
 
 
 def main() -> None:
@@ -171,10 +169,10 @@ def main() -> None:
         ]
         for rungs in (LADDER, ENDS, TRIED)
     )
-    found = iter(measured([*ladder, *ends, *tried]))
-    steps = [(f"{rung.name} | {'yes' if rung.simplex else 'no'}", next(found)) for rung in ladder]
-    learners = [(rung.name, next(found)) for rung in ends]
-    variants = [(rung.name, next(found)) for rung in tried]
+    found = measured(rung.case for rung in (*ladder, *ends, *tried))
+    steps = [(f"{rung.name} | {'yes' if rung.simplex else 'no'}", found[rung.case]) for rung in ladder]
+    learners = [(rung.name, found[rung.case]) for rung in ends]
+    variants = [(rung.name, found[rung.case]) for rung in tried]
     sections = [
         "Lock, K = 1e5, eps = 1, delta = 1e-5, run seeds 0..7. Rows with a release per user (the first two without the simplex and the "
         "first two with it) have run seeds 0 and 1. A row that begins with + adds one change to the row above. From the second row on, "

@@ -10,78 +10,29 @@ import argparse
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from multiprocessing import get_context
 
 import numpy as np
+from cases import DELTA, Case, Sample, joint, measured, saved
 from record import record
 
-from confide.agents.catalogue import make_agent
-from confide.experiments.runner import run
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
-from confide.problems import liao_hard, lock, lock_rewards, rand
+from confide.problems import lock, make, rand
 
-DELTA, SEEDS, FRESH = 1e-5, range(8), range(100, 164)
+SEEDS, FRESH = range(8), range(100, 164)
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0, math.inf)
 LEARNERS = ("ucrl-vtr", "ucrl-vtr-plus", "linopt-vi", "linopt-po", "likelihood-vi")
-PROBLEMS = {
-    "lock": lambda: lock(0),
-    "rand": lambda: rand(0),
-    "lock-rewards": lambda: lock_rewards(0),
+MADE = {
     "lock, S=30 A=9 H=6 d=10": lambda: lock(0, states=30, actions=9, horizon=6, jump=7),
     "lock, S=50 A=4 H=10 d=5": lambda: lock(0, states=50, actions=4, horizon=10, jump=7),
     "rand, S=30 A=4 H=8 d=10": lambda: rand(1, states=30, actions=4, horizon=8, dimension=10),
     "rand, S=50 A=6 H=6 d=20": lambda: rand(2, states=50, actions=6, horizon=6, dimension=20),
-    "liao-hard": lambda: liao_hard(0),
 }
-BIGGER = tuple(PROBLEMS)[3:]
+BIGGER = (*MADE, "liao-hard")
 
 
-@dataclass(frozen=True)
-class Case:
-    """One row of a table: all that decides it."""
-
-    problem: str
-    agent: str
-    privacy: Request
-    episodes: int = 100_000
-    seeds: Sequence[int] = SEEDS
-    options: tuple[tuple[str, object], ...] = ()
-
-
-@dataclass(frozen=True)
-class Sample:
-    """What the seeds of a case gave: regret, and episodes to 90 % (infinite if never)."""
-
-    regret: np.ndarray
-    episodes: np.ndarray
-
-
-def joint(epsilon: float) -> Request:
-    return NoPrivacy() if epsilon == math.inf else JointDP(epsilon, DELTA)
-
-
-@cache
-def world(name: str):
-    return PROBLEMS[name]()
-
-
-def sample(case: Case) -> Sample:
-    problem, done = world(case.problem), []
-    for seed in case.seeds:
-        agent = make_agent(case.agent, problem, episodes=case.episodes, privacy=case.privacy, **dict(case.options))
-        done.append(run(agent, problem, seed=seed))
-    found = [result.episodes_to() for result in done]
-    return Sample(
-        np.array([result.regret[-1] for result in done]), np.array([math.inf if k is None else k for k in found], dtype=float)
-    )
-
-
-def measured(cases: Iterable[Case], task=sample) -> dict[Case, Sample]:
-    """All cases, on two processes; dear ones first."""
-    order = sorted(set(cases), key=lambda case: -len(case.seeds) * (case.agent == "likelihood-vi" or case.problem in BIGGER))
-    with get_context("spawn").Pool(2) as pool:
-        return dict(zip(order, pool.imap(task, order), strict=True))
+def named(problem: str) -> str:
+    """As a case has it: of the catalogue, or a file."""
+    return saved(problem, MADE[problem]()) if problem in MADE else problem
 
 
 def error(values: np.ndarray) -> float:
@@ -120,7 +71,7 @@ def row(case: Case) -> str:
 
 
 def references(problem: str, episodes: int, seeds: Sequence[int]) -> list[Case]:
-    agents = ("uniform",) if world(problem).public.rewards is None else ("uniform", "no-data")
+    agents = ("uniform",) if make(problem).public.rewards is None else ("uniform", "no-data")
     return [Case(problem, agent, NoPrivacy(), episodes, seeds[:1]) for agent in agents]
 
 
@@ -153,12 +104,13 @@ class Plan:
 
     def bigger(self, problem: str) -> list[Case]:
         K = 10_000 if problem == "liao-hard" else 100_000  # the K that liao-hard is made for
+        place = named(problem)
         learners = [
-            Case(problem, agent, joint(epsilon), K, self.seeds)
+            Case(place, agent, joint(epsilon), K, self.seeds)
             for agent in ("ucrl-vtr", "likelihood-vi")
             for epsilon in (1.0, 10.0, math.inf)
         ]
-        return [*references(problem, K, self.seeds), *learners]
+        return [*references(place, K, self.seeds), *learners]
 
     def again(self, problem: str) -> list[Case]:
         return [
@@ -178,8 +130,8 @@ class Plan:
         return found
 
 
-def values(problem: str) -> str:
-    here = world(problem)
+def values(case: Case) -> str:
+    here = case.world
     return f"Optimal value: {here.optimal_value:.4g}, uniform play: {here.uniform_value:.4g}."
 
 
@@ -281,7 +233,7 @@ def main() -> None:
     ]
     for title, cases in sections.items():
         rows = [(row(case), found[case]) for case in cases]
-        parts.append(f"## {title}\n\n{values(cases[0].problem)}\n\n" + "\n".join(table("agent | eps", rows)))
+        parts.append(f"## {title}\n\n{values(cases[0])}\n\n" + "\n".join(table("agent | eps", rows)))
     record("Mixtures of known kernels", "\n\n".join(parts) + "\n", write=arguments.write)
 
 

@@ -20,10 +20,10 @@ from statistics import median
 from record import record
 
 from confide.experiments.cell import run_cell
-from confide.experiments.compare import compare
 from confide.experiments.runner import run
 from confide.experiments.store import Store, key_of
 from confide.experiments.sweep import Cell, Sweep, world
+from confide.report.comparison import compare
 
 SWEEP = {
     "agents": ["ucrl-vtr", "linopt-vi", "likelihood-vi"],

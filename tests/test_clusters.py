@@ -16,7 +16,7 @@ COMMON = """
 import os, signal, sys, time, uuid
 from pathlib import Path
 
-from confide.experiments.compare import compare
+from confide.report.comparison import compare
 from confide.experiments.sweep import Sweep
 from confide.logs import open as open_logs, reader
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits

@@ -11,13 +11,12 @@ from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Rela
 if TYPE_CHECKING:
     from confide import agents, audit, evaluation, logs, mechanisms, privacy, privatizers, problems, statistics
     from confide.agents.explain import explain
-    from confide.experiments.compare import compare
-    from confide.experiments.comparison import Comparison
     from confide.experiments.run import Run
     from confide.experiments.runner import run
     from confide.experiments.sweep import Sweep
     from confide.privacy.certificate import Certificate
     from confide.privacy.ledger import Ledger
+    from confide.report.comparison import Comparison, compare
 
 __version__ = "0.1.0"
 
@@ -61,11 +60,11 @@ __getattr__ = lazy(
     __name__,
     {
         "Certificate": "privacy.certificate",
-        "Comparison": "experiments.comparison",
+        "Comparison": "report.comparison",
         "Ledger": "privacy.ledger",
         "Run": "experiments.run",
         "Sweep": "experiments.sweep",
-        "compare": "experiments.compare",
+        "compare": "report.comparison",
         "explain": "agents.explain",
         "run": "experiments.runner",
         **dict.fromkeys(

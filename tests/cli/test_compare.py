@@ -5,7 +5,7 @@ import json
 import pytest
 
 from confide.cli import main
-from confide.experiments.comparison import Comparison
+from confide.report.comparison import Comparison
 
 SPEC = """\
 agents = ["likelihood-vi", "uniform"]

@@ -14,6 +14,7 @@ from confide.experiments.run import Run
 from confide.experiments.spec import RunSpec, run_seeds
 from confide.privacy import JointDP, LocalDP
 from confide.problems import lock, rand
+from confide.report.comparison import Comparison
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 PATH = os.pathsep.join([str(EXPERIMENTS), os.environ.get("PYTHONPATH", "")])
@@ -104,18 +105,43 @@ def test_the_table_fits_80_columns_and_explains_itself(confide, tmp_path, monkey
     monkeypatch.setenv("COLUMNS", "80")
     besides = ["--compare-with", "paper", "--compare-with", "ucrl-vtr-plus", "--compare-with", "uniform"]
     done = confide("run", "ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "300", *besides, cwd=tmp_path)
-    table = [line for line in done.stdout.splitlines() if line.startswith(("│", "┃"))]
-    assert len(table) == 5 and all(len(line) <= 80 for line in table)  # no name breaks, and no problem: all are on lock
-    assert "on lock" in done.stdout and "way: how far the last policy is from uniform" in done.stdout
-    assert "ucrl-vtr paper: JointDP(epsilon=0.0009" in done.stdout and "(asked for epsilon=1)" in done.stdout
+    table, notes = done.stdout.split("% of optimal:")
+    lines = table.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert sum(line.strip().startswith("ucrl-vtr") for line in lines) == 3  # no name breaks in the middle
+    assert "on lock" in table and all(head in table for head in ("% of", "users", "regret (95 %)")) and "way" not in table
+    assert "ucrl-vtr paper: JointDP(epsilon=0.0009" in notes and "(asked for epsilon=1)" in notes
+    assert "uniform: learns from nobody (reference)" in notes and "NO PRIVACY" not in notes
+
+
+def test_a_table_in_which_nobody_learned_says_so(call):
+    said = call("run", "ucrl-vtr", "lock", "--epsilon", "0.1", "--episodes", 100, "--seeds", 2)
+    assert "lock: nobody learned; no learner is significantly better than uniform play" in said
+
+
+def test_the_same_seeds_have_the_same_interval_in_run_show_and_compare(tmp_path, call, monkeypatch):
+    """A run, its folder shown again, its report, and the same agents and seeds as a sweep."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    Path("sweep.toml").write_text(
+        'agents = ["ucrl-vtr"]\nproblems = ["lock"]\nepisodes = 300\nseeds = 3\n[privacy]\nepsilons = [5]\n'
+    )
+    options = ["--epsilon", 5, "--episodes", 300, "--seeds", 3, "--compare-with", "no-privacy", "--out", "out"]
+    ran, shown = call("run", "ucrl-vtr", "lock", *options), call("show", "out")
+    compared = call("compare", "sweep.toml", "--workers", 1)
+    lines = [next(line for line in said.splitlines() if line.split()[:2] == ["ucrl-vtr", "5"]) for said in (ran, shown, compared)]
+    assert " to " in lines[0] and len({" ".join(line.split()) for line in lines}) == 1
+    row = Comparison.load("sweep").summary()[0]
+    report = Path("out/report.html").read_text()
+    assert all(repr(row[f"regret{end}"]) in report for end in ("", "_low", "_high"))
 
 
 def test_the_report_is_about_what_was_asked_for_first(confide, tmp_path):
     small = ["ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "300", "--out", "out"]
     assert confide("run", *small, "--compare-with", "paper", "--compare-with", "likelihood-vi", cwd=tmp_path).returncode == 0
     report = (tmp_path / "out/report.html").read_text()
-    assert "the private learner ucrl-vtr (ε = 1)" in report
-    assert "asked for ε = 1, really gives ε = 0.000" in report
+    assert "<title>ucrl-vtr on lock</title>" in report
+    assert "Asked for ε\u00a0=\u00a01, really gives ε\u00a0=\u00a00.000" in report
 
 
 def test_options_of_an_agent_are_part_of_its_name_and_its_folder(tmp_path):

@@ -4,19 +4,18 @@ import math
 import pytest
 
 from confide.agents.catalogue import AGENTS, agent_class
-from confide.experiments.compare import compare
-from confide.experiments.comparison import Comparison, tidy
 from confide.experiments.summary import (
     THEOREMS,
     calibration,
     paired_test,
-    pairs,
-    reference,
+    pairs_of,
+    rows_of,
     seeds_needed,
-    summarised,
     theorem_of,
 )
 from confide.experiments.sweep import Sweep
+from confide.experiments.table import groups_of_table, tidy
+from confide.report.comparison import Comparison, compare
 
 USERS = [1, 10, 100, 1000, 10_000]
 
@@ -37,7 +36,7 @@ def cell(
 
 
 def made(cells):
-    return tidy("made up", ((str(i), one) for i, one in enumerate(cells)))
+    return groups_of_table(tidy("made up", ((str(i), one) for i, one in enumerate(cells))))
 
 
 def row_of(rows, label):
@@ -53,7 +52,7 @@ def rows():
     cells += [cell("ucrl-vtr", 10.0, seed, power=0.3 + (seed - 1.5) / 50) for seed in range(4)]
     cells += [cell("mine:Agent", 1.0, seed, scale=2.0, power=0.9, reached=50 if seed else None) for seed in range(4)]
     cells += [cell("uniform", None, seed, scale=1.0, power=1.0, reached=None) for seed in range(4)]
-    return summarised(made(cells))
+    return rows_of(made(cells))
 
 
 def test_regret_with_its_interval_and_beside_uniform_play(rows):
@@ -62,7 +61,7 @@ def test_regret_with_its_interval_and_beside_uniform_play(rows):
     assert row.regret.estimate == pytest.approx(mean) and row.regret.low < mean < row.regret.high
     assert row.of_uniform.estimate == pytest.approx(mean / 10_000)
     assert row.of_uniform.high / row.of_uniform.low == pytest.approx(row.regret.high / row.regret.low)
-    assert row_of(rows, "uniform, no privacy").of_uniform.estimate == pytest.approx(1.0)
+    assert row_of(rows, "uniform").of_uniform.estimate == pytest.approx(1.0)
 
 
 def test_cost_of_privacy_is_against_the_same_agent_seed_by_seed(rows):
@@ -87,7 +86,7 @@ def test_seeds_that_never_arrive_are_counted(rows):
     row = row_of(rows, "mine:Agent, ε = 1")
     assert (row.reached.median, row.reached.reached, row.plain()["not_reached"]) == (50, 3, 1)
     assert row.plain()["episodes_to_90_high"] is None  # infinite: JSON has no word for it
-    never = row_of(rows, "uniform, no privacy").plain()
+    never = row_of(rows, "uniform").plain()
     assert never["episodes_to_90"] is None and never["not_reached"] == 4
 
 
@@ -99,7 +98,7 @@ def test_plain_is_json_with_the_names_that_the_command_line_reads(rows):
 
 
 def test_one_seed_has_no_interval():
-    row = summarised(made([cell("ucrl-vtr", 1.0, 0), cell("ucrl-vtr", None, 0, scale=0.5)]))[0]
+    row = rows_of(made([cell("ucrl-vtr", 1.0, 0), cell("ucrl-vtr", None, 0, scale=0.5)]))[0]
     assert (row.regret.estimate, row.regret.low, row.of_uniform.low) == (100.0, None, None)
     assert row.of_no_privacy.estimate == pytest.approx(2.0) and row.of_no_privacy.low is None
     assert row.verdict == "unknown" and row.plain()["regret_low"] is None
@@ -107,13 +106,35 @@ def test_one_seed_has_no_interval():
 
 def test_where_regret_is_not_known_there_are_returns():
     found = made([cell("a", 1.0, seed, known=False, earned=1.0 + seed) for seed in range(3)])
-    row = summarised(found)[0]
+    row = rows_of(found)[0]
     assert row.regret is None and row.growth is None and row.reached is None and row.mean_return.estimate == pytest.approx(2.0)
     assert row.plain()["mean_return"] == pytest.approx(2.0)
 
 
+def test_whether_anybody_learned_is_a_matter_of_significance():
+    def rows(*values):
+        cells = [cell("a", None, seed, power=1.0, scale=2.0 - value) for seed, value in enumerate(values)]
+        for one, value in zip(cells, values, strict=True):
+            one["value"] = [value] * len(USERS)
+        return rows_of(made(cells))[0]
+
+    assert rows(1.5, 1.6, 1.55).learned is True
+    assert rows(0.99, 1.01, 1.02).learned is False  # as good as uniform play, which is worth 1
+    assert rows(0.4, 0.5).learned is False
+    assert rows(1.5).learned is True and rows(1.0).learned is False  # one seed can only be looked at
+    assert rows_of(made([cell("a", None, 0, known=False)]))[0].learned is None
+
+
+def test_a_curve_ends_with_the_interval_of_its_last_number():
+    """The same seeds, the same statistic: in a table, a figure and a page."""
+    row = rows_of(made([cell("a", 1.0, seed, scale=scale) for seed, scale in enumerate((1.0, 1.5, 1.2))]))[0]
+    curve = row.curve("regret")
+    assert (curve.mean[-1], curve.low[-1], curve.high[-1]) == (row.regret.estimate, row.regret.low, row.regret.high)
+    assert row.curve("noise_std") is None and row.curve("regret") is curve
+
+
 def test_optimal_play_loses_nothing_up_to_rounding():
-    row = summarised(made([cell("oracle", None, seed, scale=-1e-12) for seed in range(3)]))[0]
+    row = rows_of(made([cell("oracle", None, seed, scale=-1e-12) for seed in range(3)]))[0]
     assert row.regret.estimate == 0 and row.of_uniform.estimate == 0 and row.growth is None
 
 
@@ -121,7 +142,7 @@ def test_failed_seeds_leave_fewer():
     broken = {"cell": cell("ucrl-vtr", 1.0, 2)["cell"], "status": "failed", "error": "no", "command": "confide run"}
     cells = [cell("ucrl-vtr", 1.0, 0, scale=2.0), cell("ucrl-vtr", 1.0, 1, scale=2.5), broken]
     cells += [cell("ucrl-vtr", None, seed, scale=1.0 + seed / 10) for seed in range(3)]
-    row = summarised(made(cells))[0]
+    row = rows_of(made(cells))[0]
     assert row.plain()["seeds"] == 2 and row.of_no_privacy.estimate == pytest.approx(2.25 / 1.05)  # on the seeds that both have
 
 
@@ -146,7 +167,7 @@ def test_failed_seeds_leave_fewer():
     ],
 )
 def test_theorems_are_those_of_the_papers(agent, epsilon, more, exponent):
-    found = theorem_of(made([cell(agent, epsilon, 0, **more)]).groups[0])
+    found = theorem_of(made([cell(agent, epsilon, 0, **more)])[0])
     assert (None if found is None else found.exponent) == exponent
 
 
@@ -160,7 +181,8 @@ def test_titles():
     assert calibration("ucrl-vtr") == calibration("ucrl-vtr tight") == ("ucrl-vtr", "tight")
     assert calibration("ucrl-vtr paper bonus_scale=0.1") == ("ucrl-vtr bonus_scale=0.1", "paper")
     assert calibration("paper") == ("paper", "tight")
-    assert [reference(agent) for agent in ("uniform", "oracle", "no-data", "ucrl-vtr", "m:A")] == [True, True, True, False, False]
+    groups = made([cell(agent, None, 0) for agent in ("uniform", "oracle", "no-data", "ucrl-vtr", "m:A")])
+    assert [group.reference for group in groups] == [True, True, True, False, False]
 
 
 def test_pairs_are_within_problem_and_promise_without_reference_play():
@@ -172,7 +194,7 @@ def test_pairs_are_within_problem_and_promise_without_reference_play():
         for seed in range(8)
     ]
     cells += [cell("uniform", None, seed, problem="x", power=1.0) for seed in range(8)]
-    found = pairs(made(cells))
+    found = pairs_of(made(cells))
     assert len(found) == 2 * 2 * 3
     assert {(one.problem, one.promise) for one in found} == {
         ("x", "ε = 1"),
@@ -187,15 +209,15 @@ def test_pairs_are_within_problem_and_promise_without_reference_play():
 
 def test_more_return_is_better_where_regret_is_not_known():
     cells = [cell(agent, 1.0, s, known=False, earned=e + s / 100) for agent, e in (("a", 1.0), ("b", 2.0)) for s in range(8)]
-    (pair,) = pairs(made(cells))
+    (pair,) = pairs_of(made(cells))
     assert pair.measure == "return" and pair.better == "b"
 
 
 def test_nothing_is_significant_where_seeds_are_too_few():
     cells = [cell(agent, 1.0, seed, scale=scale + seed / 50) for agent, scale in (("a", 1.0), ("b", 9.0)) for seed in range(3)]
-    (pair,) = pairs(made(cells))
+    (pair,) = pairs_of(made(cells))
     assert not pair.compared.possible and pair.better is None
-    assert pairs(made([cell("a", 1.0, 0)])) == []
+    assert pairs_of(made([cell("a", 1.0, 0)])) == []
 
 
 @pytest.mark.parametrize(

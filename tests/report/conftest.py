@@ -1,4 +1,4 @@
-"""Runs that never happened, for the tests of what is drawn from them."""
+"""Sweeps that never happened, and pages of them and of made-up runs."""
 
 import math
 from types import SimpleNamespace
@@ -6,106 +6,91 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from confide.experiments.run import Run, Segment
-from confide.privacy.certificate import Mechanism, certify
-from confide.privacy.guarantee import Guarantee, billboard, no_guarantee
-from confide.privacy.loss import loss_for
-from confide.privacy.request import CentralDP, JointDP, LocalDP
+from confide.experiments.table import tidy
+from confide.privacy.certificate import Certificate
+from confide.report import write_report
+from confide.report.comparison import Comparison
 
-OPTIMAL, UNIFORM = 1.17, 0.11
-REQUESTS = {"joint": JointDP, "central": CentralDP, "local": LocalDP}
-COMMAND = "confide run ucrl-vtr lock --epsilon 1 --delta 1e-5 --episodes 100000 --seeds 5"
+GAP = 1.06  # between optimal and uniform play
 
 
-def guarantee_of(kind, epsilon=1.0, users=100_000, source="fast", relation="replace"):
-    if kind == "none":
-        return no_guarantee(users)
-    request = REQUESTS[kind](epsilon, 1e-5, relation)
-    trust = CentralDP.trust if kind == "joint" else request.trust
-    return (
-        billboard(Guarantee(loss_for(request), request, trust, users, source))
-        if kind == "joint"
-        else Guarantee(loss_for(request), request, trust, users, source)
-    )
-
-
-def segments_of(rng, *, kind, epsilon, users, stop, half, exact):
-    """Half of what there is to learn is learned within about `half` users: how soon depends on the seed."""
-    half *= math.exp(rng.normal(0, 0.35))
-    edges = np.unique(np.geomspace(1, users, 120).astype(int)).tolist()
-    served = 0
-    for edge in edges if stop is None else [*[edge for edge in edges if edge < stop], stop]:
-        skill = (served / half) ** 1.6 / (1 + (served / half) ** 1.6)
-        value = UNIFORM + (OPTIMAL - UNIFORM) * skill
-        earned = value + rng.normal(0, 0.4) / math.sqrt(edge - served)
-        noise = (33.0 * math.log2(served + 2) ** 0.5 / epsilon, served / 5) if kind != "none" and served else (None, None)
-        yield Segment(edge - served, value if exact else None, earned, *noise)
-        served = edge
-
-
-def learner(*, seed=0, kind="joint", epsilon=1.0, users=100_000, stop=None, agent="ucrl-vtr", half=350.0, exact=True, **more):
-    """A run; `exact=False` is a problem whose values nobody knows, `stop` an interruption."""
-    rng = np.random.default_rng(seed)
-    guarantee = guarantee_of(kind, epsilon, users)
-    name = "exact" if kind == "none" else "toeplitz"
-    mechanism = Mechanism(
-        name, "gaussian", norm=2, sensitivity=1.0, scale=3.7, parameters={"leaves": 32}, query="regression rows"
-    )
-    facts = {
-        "agent": agent,
-        "problem": "lock" if exact else "cartpole",
-        "seed": seed,
-        "planned_episodes": users,
-        "segments": tuple(segments_of(rng, kind=kind, epsilon=epsilon, users=users, stop=stop, half=half, exact=exact)),
-        "policy": None,
-        "optimal_value": OPTIMAL if exact else None,
-        "uniform_value": UNIFORM if exact else None,
-        "guarantee": str(guarantee),
-        "certificate": certify(guarantee, [mechanism], subject=f"a run of {agent}"),
-        "seconds": 1.5,
-        "versions": {"python": "3.11.2", "confide": "0.1.0", "numpy": "2.4.6"},
-        "command": COMMAND,
+def cell(problem, agent, epsilon, seed, *, half=None, users=20_000, known=True, error=None):
+    """A run that never happened: half of what there is to learn is learned within about `half` users."""
+    facts = {"problem": problem, "agent": agent, "trust": "none" if epsilon is None else "joint", "epsilon": epsilon}
+    facts |= {"delta": None if epsilon is None else 1e-5, "seed": seed, "episodes": users}
+    promise = "" if epsilon is None else f" --epsilon {epsilon!r} --delta 1e-05"
+    said = {"cell": facts, "command": f"confide run {agent} {problem}{promise} --episodes {users} --seed {seed}"}
+    if error is not None:
+        return said | {"status": "failed", "error": error}
+    at = np.unique(np.geomspace(1, users, 120).astype(int))
+    luck = math.exp(0.25 * np.random.default_rng(seed).normal() + 0.1 * np.random.default_rng([seed, len(agent)]).normal())
+    lost = GAP * at if half is None else GAP * half * luck * np.log1p(at / (half * luck))
+    value = 1.17 - np.gradient(lost, at)
+    goal = None if half is None else int(9 * half * luck)
+    return said | {
+        "status": "done",
+        "guarantee": "NO PRIVACY, 20000 users" if epsilon is None else f"JointDP(epsilon={epsilon}, delta=1e-05)",
+        "true_epsilon": None if epsilon is None else epsilon / (900 if "paper" in agent else 1),
+        "optimal_value": 1.17 if known else None,
+        "uniform_value": 1.17 - GAP if known else None,
+        "episodes_to_90": goal if known and goal is not None and goal < users else None,
+        "users": at.tolist(),
+        "regret": lost.tolist() if known else [None] * len(at),
+        "value": value.tolist() if known else [None] * len(at),
+        "mean_return": None if known else value.tolist(),
     }
-    return Run(**(facts | more))
 
 
-def fixed(agent, value, *, seed=0, users=100_000, **more):
-    """Reference play: one policy for everybody."""
-    facts = {"segments": (Segment(users, value, value),), "certificate": None, "seconds": 0.1, "command": ""}
-    return learner(seed=seed, kind="none", users=users, agent=agent, **(facts | more))
+def made(cells, name="made up"):
+    return Comparison(name, tidy(name, ((f"key-{i}", one) for i, one in enumerate(cells))))
 
 
-def study(seeds=5):
-    """A private learner, its non-private twin, and both ends of the scale."""
-    return [
-        *[learner(seed=i) for i in range(seeds)],
-        *[learner(seed=i, kind="none", half=35.0) for i in range(seeds)],
-        *[fixed("uniform", UNIFORM, seed=i) for i in range(seeds)],
-        *[fixed("oracle", OPTIMAL - 1e-13, seed=i) for i in range(seeds)],
-    ]
+def everything(seeds=8, problems=("lock", "rand seed=1", "tree", "cartpole"), epsilons=(0.5, 1.0, 5.0, 10.0, None)):
+    """Three agents, five promises, four problems, of one of which the values are not known; some runs failed."""
+    cells = []
+    for place, problem in enumerate(problems):
+        known = problem != "cartpole"
+        for agent, half in (("ucrl-vtr", 60.0), ("ucrl-vtr paper", 9000.0), ("likelihood-vi", 25.0)):
+            for epsilon in epsilons:
+                more = (1 + place) * half * (1 + (1 / epsilon if epsilon else 0))
+                broken = problem == "tree" and agent == "likelihood-vi" and epsilon == 0.5
+                for seed in range(seeds):
+                    error = "the weights are not on the simplex" if broken and seed < 3 else None
+                    cells.append(cell(problem, agent, epsilon, seed, half=more, known=known, error=error))
+        cells += [cell(problem, "uniform", None, seed, known=known) for seed in range(seeds)]
+    return made(cells)
 
 
-def everything():
-    """Two problems, one of them without exact values; several promises; an interrupted run."""
-    return [
-        *[learner(seed=i, epsilon=epsilon, half=350 / epsilon) for epsilon in (0.5, 1.0, 5.0) for i in range(4)],
-        learner(seed=4, stop=31_000),
-        *[learner(seed=i, kind="none", half=35.0) for i in range(4)],
-        *[learner(seed=i, kind="local", epsilon=4.0, half=20_000, agent="ucrl-vtr-local") for i in range(4)],
-        *[learner(seed=i, exact=False) for i in range(3)],
-        fixed("uniform", None, exact=False, segments=(Segment(100_000, None, 0.22),)),
-    ]
+EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\"'&<!--|,"
 
 
 @pytest.fixture(scope="session")
-def made_up():
-    return SimpleNamespace(
-        learner=learner,
-        fixed=fixed,
-        study=study,
-        everything=everything,
-        guarantee_of=guarantee_of,
-        OPTIMAL=OPTIMAL,
-        UNIFORM=UNIFORM,
-        COMMAND=COMMAND,
-    )
+def sweeps():
+    return SimpleNamespace(cell=cell, made=made, everything=everything, EVIL=EVIL)
+
+
+@pytest.fixture(scope="module")
+def pages(made_up, tmp_path_factory):
+    """Each page once; plotly.js is in all of them."""
+    folder = tmp_path_factory.mktemp("pages")
+    evil = [cell(EVIL, EVIL + str(i), epsilon, seed, half=30.0) for i in range(2) for epsilon in (1.0, None) for seed in range(2)]
+    evil.append(cell(EVIL, EVIL, 1.0, 9, error=EVIL))
+    unknown = [
+        cell("cartpole", agent, e, s, half=50.0, known=False) for agent in ("a", "b") for e in (1.0, None) for s in range(3)
+    ]
+    document = made_up.learner().certificate.document | {"subject": EVIL}
+    runs = [made_up.learner(seed=i, agent=EVIL, problem=EVIL, command=EVIL, certificate=Certificate(document)) for i in range(2)]
+    long = [made_up.learner(agent="a" * 200, problem="p" * 200, command="c" * 900)]
+    return {
+        "everything": everything().report(folder / "new" / "everything.html", command="confide compare made-up.toml"),
+        "evil": made(evil, EVIL).report(folder / "evil.html", command=EVIL),
+        "one seed": everything(1, ("lock",), (1.0, None)).report(folder / "one.html"),
+        "unknown": made(unknown).report(folder / "unknown.html"),
+        "long": made([cell("p" * 200, "a" * 200, 1.0, 0, half=30.0)], "n" * 200).report(folder / "long.html"),
+        "failed": made([cell("lock", "ucrl-vtr", 1.0, 0, error="no")]).report(folder / "failed.html"),
+        "runs": write_report(made_up.study(), folder / "runs.html"),
+        "all runs": write_report(made_up.everything(), folder / "all.html"),
+        "reference": write_report([made_up.fixed("uniform", made_up.UNIFORM)], folder / "reference.html"),
+        "evil runs": write_report(runs, folder / "evil-runs.html", title=EVIL, command=EVIL),
+        "long runs": write_report(long, folder / "long-runs.html"),
+    }

@@ -9,11 +9,11 @@ from confide.report import plot_runs, save_figures
 
 
 def legend(figure):
-    return [text.get_text() for part in figure.subfigs for text in part.legends[0].get_texts()]
+    return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def axes(figure):
-    return [ax for part in figure.subfigs for ax in part.axes]
+    return figure.axes
 
 
 def loaded_after(code):
@@ -42,7 +42,7 @@ def test_regret_and_value_of_a_study(made_up):
     figure = plot_runs(made_up.study())
     regret, value = axes(figure)
     assert (regret.get_xscale(), regret.get_yscale(), value.get_xscale(), value.get_yscale()) == ("log", "log", "log", "linear")
-    assert legend(figure) == ["ucrl-vtr, ε = 1", "ucrl-vtr, no privacy", "uniform"]
+    assert legend(figure) == ["ucrl-vtr", "ε = 1", "no privacy", "uniform play"]
     assert len(regret.lines) == 3  # optimal play loses nothing, and zero has no logarithm
     assert len(regret.collections) == 2 and len(value.collections) == 2  # bands where seeds differ
     expected = np.mean([run.regret[-1] for run in made_up.study()[:5]])
@@ -53,9 +53,21 @@ def test_regret_and_value_of_a_study(made_up):
 
 def test_one_run(made_up):
     figure = plot_runs([made_up.learner()])
-    assert legend(figure) == ["ucrl-vtr, ε = 1", "uniform play"]
+    assert legend(figure) == ["ucrl-vtr", "ε = 1", "uniform play"]
     assert not axes(figure)[0].collections
-    assert made_up.learner().plot().subfigs  # Run.plot
+
+
+def test_a_run_plots_itself_as_a_study_of_one_run_does(made_up):
+    run = made_up.learner()
+    alone, study = run.plot(), plot_runs([run])
+    assert (
+        [ax.get_ylabel() for ax in alone.axes]
+        == [ax.get_ylabel() for ax in study.axes]
+        == ["cumulative regret", "value per user"]
+    )
+    assert alone.axes[0].lines[0].get_ydata().tolist() == run.regret.tolist()
+    assert alone.axes[0].lines[-1].get_ydata().tolist() == study.axes[0].lines[-1].get_ydata().tolist()  # uniform play
+    assert [ax.get_ylabel() for ax in made_up.learner(exact=False).plot().axes] == ["average return"]
 
 
 def test_two_seeds_do_not_blow_up_the_axis(made_up):
@@ -67,7 +79,7 @@ def test_two_seeds_do_not_blow_up_the_axis(made_up):
 def test_a_row_per_problem_and_returns_where_values_are_unknown(made_up, tmp_path):
     figure = plot_runs(made_up.everything())
     assert [ax.get_ylabel() for ax in axes(figure)] == ["cumulative regret", "value per user", "average return"]
-    assert [part.get_suptitle() for part in figure.subfigs] == ["lock", "cartpole"]
+    assert [ax.get_title() for ax in axes(figure)] == ["lock", "lock", "cartpole"]
     figure.savefig(tmp_path / "x.svg")
     assert ET.parse(tmp_path / "x.svg").getroot().tag.endswith("svg")
 
@@ -81,26 +93,26 @@ def test_names_are_names(made_up, tmp_path):
     """Neither mathematics nor a secret entry."""
     odd = ["$\\frac{", "_hidden", "a_b^c"]
     figure = plot_runs([made_up.learner(agent=name, problem="$x_") for name in odd])
-    assert legend(figure)[:3] == [f"{name}, ε = 1" for name in odd]
+    assert legend(figure)[:3] == odd
     figure.savefig(tmp_path / "x.png")
 
 
 def test_many_series_are_still_drawn(made_up):
     figure = plot_runs([made_up.learner(agent=f"agent-{i}") for i in range(10)])
-    assert len(legend(figure)) == 11
+    assert len(legend(figure)) == 12
 
 
-def test_each_figure_is_saved_as_png_and_svg(made_up, tmp_path):
+def test_each_figure_is_saved_in_three_formats(made_up, tmp_path):
     written = save_figures(made_up.study(2), tmp_path / "figures")
-    assert [path.name for path in written] == [f"{n}{e}" for n in ("regret", "value", "noise") for e in (".png", ".svg")]
-    for path in written:
-        head = path.read_bytes()[:8]
-        assert head.startswith(b"\x89PNG") if path.suffix == ".png" else head.startswith(b"<?xml")
+    names = [f"{name}{end}" for name in ("regret", "value", "noise", "privacy") for end in (".svg", ".pdf", ".png")]
+    assert [path.name for path in written] == names
+    heads = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+    assert all(path.read_bytes().startswith(heads[path.suffix]) for path in written)
 
 
 def test_the_same_runs_give_the_same_files(made_up, tmp_path):
     once, again = (save_figures([made_up.learner(kind="none", exact=False)], tmp_path / name) for name in ("once", "again"))
-    assert [path.name for path in once] == ["return.png", "return.svg"]
+    assert [path.name for path in once] == ["return.svg", "return.pdf", "return.png"]
     assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]
 
 

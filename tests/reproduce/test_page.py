@@ -87,11 +87,11 @@ def test_the_same_findings_are_the_same_bytes(tmp_path):
 def test_computations_and_runs_are_the_same_twice(found):
     from confide.privacy.request import JointDP
     from confide.reproduce import zhou22_errata
-    from confide.reproduce.runs import Case, regrets
+    from confide.reproduce.runs import case, regrets
 
     assert zhou22_errata.errata() == found("zhou22").errata
-    case = Case("ucrl-vtr", "lock", JointDP(1.0, 1e-5), 1_000)
-    assert (regrets(case, range(2)) == regrets(case, range(2))).all()
+    spec = case("ucrl-vtr", "lock", JointDP(1.0, 1e-5), 1_000)
+    assert (regrets(spec, range(2)) == regrets(spec, range(2))).all()
 
 
 def test_numbers_as_people_read_them():

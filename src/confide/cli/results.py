@@ -9,11 +9,20 @@ from confide.cli.options import AsJson, print_json
 from confide.cli.progress import short
 
 if TYPE_CHECKING:
+    from confide.experiments.analysis import Interval
     from confide.experiments.run import Run
+    from confide.experiments.study import Study
+    from confide.experiments.summary import Row as StudyRow
+    from confide.report.comparison import Comparison
+
+
+_LISTED = 8  # guarantees below a table
 
 
 def show(
-    folder: Annotated[Path, typer.Argument(help="A folder that `confide run --out` wrote, or one run in it.")],
+    folder: Annotated[
+        Path, typer.Argument(help="A folder that `confide run --out` or `confide compare` wrote, or one run in it.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """What a folder of results says."""
@@ -21,6 +30,11 @@ def show(
     from confide.experiments.run import Run
 
     found = sorted({path.parent for path in folder.rglob("run.json")})
+    if not found and (folder / "results.parquet").exists():
+        from confide.report.comparison import Comparison
+
+        print_comparison(Comparison.load(folder), folder, as_json)
+        return
     if not found:
         raise InvalidParameter(f"there is no saved run in {folder}")
     print_runs([Run.load(path) for path in found], as_json)
@@ -56,62 +70,122 @@ def list_all(as_json: AsJson = False) -> None:
 
 
 def print_runs(runs: "list[Run]", as_json: bool) -> None:
-    """A line per agent and promise, over its seeds; as JSON an entry per run."""
-    rows = [_row(one) for one in runs]
+    """A line per agent and guarantee, over its seeds; as JSON an entry per run."""
     if as_json:
-        print_json(rows)
+        print_json([_row(one) for one in runs])
+        return
+    if not any(one.episodes for one in runs):
+        return  # interrupted before the first user
+    from confide.experiments.study import study_of_runs
+
+    print_study(study_of_runs(runs))
+
+
+def print_comparison(made: "Comparison", folder: Path | None, as_json: bool) -> None:
+    if as_json:
+        print_json({"name": made.name, "results": made.summary(), "failures": made.failures})
         return
     from rich.console import Console
+
+    console = Console()
+    if made.study.rows:
+        print_study(made.study)
+    for failure in made.failures:
+        promise = "no privacy" if failure["epsilon"] is None else f"epsilon {failure['epsilon']:g}"
+        said = f"failed: {failure['agent']} on {failure['problem']}, {promise}, seed {failure['seed']}: {failure['error']}"
+        console.print(said, style="red", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"  {failure['command']}", highlight=False, markup=False, soft_wrap=True)
+    if folder is not None:
+        typer.echo(f"table: {folder / 'results.parquet'}")
+        if made.study.rows:
+            typer.echo(f"report: {folder / 'report.html'}")
+
+
+def print_study(study: "Study") -> None:
+    """A table per problem that fits 80 columns, with the intervals of every report, and what it means."""
+    from rich.console import Console
+
+    from confide.report.words import nobody_learned
+
+    console = Console()
+    for problem in study.problems:
+        console.print(_table(study, problem))
+    for said in nobody_learned(study):
+        console.print(said, style="bold", highlight=False, markup=False, soft_wrap=True)
+    if any(row.share is not None for row in study.rows):
+        note = "% of optimal: value of the last policy; 0 is uniform play, 100 optimal play"
+        console.print(note, style="dim", highlight=False, soft_wrap=True)
+    told = [row for row in study.rows if row.group.stricter or row.group.reference]
+    many = len({_guarantee(row) for row in study.rows}) > _LISTED  # the table says the epsilon of each
+    for said in dict.fromkeys(map(_guarantee, told if many else study.rows)):
+        console.print(said, style="dim", highlight=False, soft_wrap=True, markup=False)
+
+
+def _table(study: "Study", problem: str) -> Any:
+    from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["agent"], row["problem"], row["guarantee"]), []).append(row)
-    where = sorted({row["problem"] for row in rows})
-    table = Table(title=f"on {escape(where[0])}" if len(where) == 1 else None, title_justify="left")
-    named = ["agent"] if len(where) == 1 else ["agent", "problem"]
-    for heading in named:
-        words = [word for row in rows for word in row[heading].split()]
-        table.add_column(heading, overflow="fold", min_width=min(max(map(len, words)), 24))  # names break between words
-    for heading in ("epsilon", "seeds", "users", "regret", "value", "way"):
-        table.add_column(heading, justify="right", overflow="fold")
-    for group in groups.values():
-        table.add_row(*(escape(group[0][heading]) for heading in named), *_summary(group))
-    console = Console()
-    console.print(table)
-    if any(row["share"] is not None for row in rows):
-        console.print("way: how far the last policy is from uniform (0 %) to optimal play (100 %)", style="dim", highlight=False)
-    for guarantee in dict.fromkeys(f"{one.agent}: {one.guarantee}{_asked(one)}" for one in runs):
-        console.print(guarantee, style="dim", highlight=False, soft_wrap=True, markup=False)
+    rows = study.on(problem)
+    seeds, users = max(len(row.group.seeds) for row in rows), max(row.users for row in rows)
+    title = f"on {escape(problem)}, {seeds} seed{'s' if seeds > 1 else ''}, {users:,} users"
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    columns = {heading: [_cells(row)[heading] for row in rows] for heading in _cells(rows[0])}
+    shown = {heading: cells for heading, cells in columns.items() if any(cells)}
+    names = [word for cell in shown["agent"] for word in cell.split()]
+    table.add_column("agent", overflow="fold", min_width=min(max(map(len, names)), 24))  # names break between words
+    for heading in list(shown)[1:]:
+        table.add_column(heading, justify="right", overflow="fold", no_wrap=heading.startswith(("regret", "return")))
+    for cells in zip(*shown.values(), strict=True):
+        table.add_row(*map(escape, cells))
+    return table
 
 
-def _asked(one: "Run") -> str:
-    """Where the noise gives another epsilon than was asked for: printed constants do."""
-    if one.certificate is None:
+def _cells(row: "StudyRow") -> dict[str, str]:
+    """By heading; a column of empty cells is not shown."""
+    group, reached = row.group, row.reached
+    ran = "" if not group.stopped else f" ({len(group.stopped)} interrupted)"
+    epsilon = "-" if group.reference else "none" if group.epsilon is None else f"{group.epsilon:.4g}"
+    return {
+        "agent": group.agent + ran,
+        "epsilon": epsilon if group.trust or group.reference else "own",
+        "regret (95 %)": _interval(row.regret),
+        "return (95 %)": _interval(row.mean_return),
+        "% of\noptimal": "" if row.share is None else _percent(row.share.estimate),
+        "x non-\nprivate": "" if row.of_no_privacy is None else f"{row.of_no_privacy.estimate:.3g}",
+        "users\nto 90 %": "" if reached is None else "never" if reached.median == float("inf") else _compact(reached.median),
+    }
+
+
+def _interval(figure: "Interval | None") -> str:
+    """With the same ends as in a report; one seed has none."""
+    if figure is None:
         return ""
-    asked, given = (one.certificate.document[part]["epsilon"] for part in ("request", "promise"))
-    return f" (asked for epsilon={asked:g})" if asked is not None and given < 0.95 * asked else ""
-
-
-def _summary(group: list[dict[str, Any]]) -> list[str]:
-    """Epsilon, seeds, users, mean regret with its standard error, and the last policies' mean value."""
-    from statistics import fmean, stdev
-
-    epsilon, users = group[0]["epsilon"], {row["users"] for row in group}
-    said = [f"{epsilon:.4g}" if epsilon is not None else "none", str(len(group)), "/".join(_compact(n) for n in sorted(users))]
-    if any(row["regret"] is None for row in group):
-        return [*said, "unknown", f"return {fmean(row['mean_return'] or 0.0 for row in group):.4g}", ""]
-    regrets = [row["regret"] for row in group]
-    spread = stdev(regrets) if len(group) > 1 else 0.0
-    error = f" ± {_compact(spread / len(group) ** 0.5)}" if spread > 1e-9 * abs(regrets[0]) else ""
-    share = [row["share"] for row in group if row["share"] is not None]
-    way = f"{100 * fmean(share):.0f} %" if share else ""
-    return [*said, f"{_compact(fmean(regrets))}{error}", f"{fmean(row['value'] for row in group):.4f}", way]
+    low, high = figure.low, figure.high
+    said = _compact(figure.estimate)
+    return (
+        said
+        if low is None or high is None or _compact(low) == _compact(high)
+        else f"{said} ({_compact(low)} to {_compact(high)})"
+    )
 
 
 def _compact(number: float) -> str:
-    return f"{number:,.0f}" if abs(number) < 1e7 else short(number)
+    return f"{number:,.0f}" if 100 <= abs(number) < 1e5 else short(number)
+
+
+def _percent(share: float) -> str:
+    """Never 100 for less than all of it."""
+    return ">99.9" if 0.9995 <= share < 1 - 1e-9 else f"{100 * share + 0.0:.1f}".replace("-0.0", "0.0")
+
+
+def _guarantee(row: "StudyRow") -> str:
+    """Where the noise gives another epsilon than was asked for, as printed constants do, that is said, too."""
+    group = row.group
+    if group.reference:
+        return f"{group.agent}: learns from nobody (reference)"
+    asked = f" (asked for epsilon={group.epsilon:g})" if group.stricter else ""
+    return f"{group.agent}: {group.guarantee}{asked}"
 
 
 def _row(one: "Run") -> dict[str, Any]:

@@ -36,7 +36,8 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         with _pools(len(sys.modules)).limit(limits=1):
             problem = world(cell.problem)
             agent = cell.spec.ready(problem, cell.seed)
-            done = run(agent, problem, episodes=cell.spec.episodes, seed=cell.seed, command=cell.command)
+            counts = cell.spec.counts
+            done = run(agent, problem, episodes=cell.spec.episodes, seed=cell.seed, command=cell.command, counts=counts)
     except ConfideError as error:
         return _failed(cell, f"{error}")
     except (Exception, SystemExit, GeneratorExit) as error:

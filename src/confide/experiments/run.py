@@ -18,6 +18,7 @@ from confide.privacy.certificate import Certificate
 Array = npt.NDArray[np.float64]
 
 _FORMAT = "confide-run/1"
+CURVES = ("regret", "value", "mean_return", "noise_std", "signal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,30 +68,41 @@ class Run:
     @property
     def regret(self) -> Array:
         """Cumulative regret at the checkpoints; NaN where the problem's values are unknown."""
-        if self.optimal_value is None:
-            return np.full(len(self.checkpoints), math.nan)
-        ends, losses = self._ends(), [self.optimal_value - (math.nan if s.value is None else s.value) for s in self.segments]
-        cumulative = np.concatenate([[0.0], np.cumsum([s.users * loss for s, loss in zip(self.segments, losses, strict=True)])])
-        curve: Array = np.interp(self.checkpoints, ends, cumulative)  # linear within a segment: exact
-        return curve
+        return self.curve("regret", self.checkpoints)
 
     @property
     def value(self) -> Array:
         """The exact value of the policy that served the user at each checkpoint."""
-        return self._at_checkpoints([math.nan if s.value is None else s.value for s in self.segments])
+        return self.curve("value", self.checkpoints)
 
     @property
     def mean_return(self) -> Array:
-        """What the users of the checkpoint's segment got on average, where the problem's values are unknown. No promise covers it."""
-        return self._at_checkpoints([math.nan if s.mean_return is None else s.mean_return for s in self.segments])
+        """What the users since the checkpoint before got on average, where the problem's values are unknown. No guarantee covers it."""
+        return self.curve("mean_return", self.checkpoints)
 
     @property
     def noise_std(self) -> Array:
-        return self._at_checkpoints([math.nan if s.noise_std is None else s.noise_std for s in self.segments])
+        return self.curve("noise_std", self.checkpoints)
 
     @property
     def signal(self) -> Array:
-        return self._at_checkpoints([math.nan if s.signal is None else s.signal for s in self.segments])
+        return self.curve("signal", self.checkpoints)
+
+    def curve(self, name: str, users: npt.NDArray[np.int64]) -> Array:
+        """One of `CURVES` at these numbers of users, which grow; exact, because a segment has one policy."""
+        if not self.segments:
+            return np.zeros(0)
+        attribute = "value" if name == "regret" else name
+        found = [getattr(segment, attribute) for segment in self.segments]
+        per_user = np.array([math.nan if value is None else value for value in found], dtype=float)
+        ends = np.cumsum([segment.users for segment in self.segments], dtype=np.int64)
+        if name in ("regret", "mean_return"):
+            best = math.nan if self.optimal_value is None else self.optimal_value
+            sums = np.cumsum(np.diff(ends, prepend=0) * (best - per_user if name == "regret" else per_user))
+            total: Array = np.interp(users, np.concatenate([[0], ends]), np.concatenate([[0.0], sums]))  # linear within a segment
+            return total if name == "regret" else np.diff(total, prepend=0.0) / np.diff(users, prepend=0)
+        values: Array = per_user[np.searchsorted(ends, users, side="left")]
+        return values
 
     def episodes_to(self, fraction: float = 0.9) -> int | None:
         """After how many users policies are, lastingly, `fraction` of the way from uniform to optimal: see `metrics.episodes_to`."""
@@ -138,26 +150,25 @@ class Run:
         return cls(segments=segments, policy=policy, certificate=certificate, **known)
 
     def csv(self) -> str:
-        names = ("regret", "value", "mean_return", "noise_std", "signal")
-        lines = [",".join(("users", *names))]
-        rows = zip(self.checkpoints, *(getattr(self, name) for name in names), strict=True)
+        lines = [",".join(("users", *CURVES))]
+        rows = zip(self.checkpoints, *(getattr(self, name) for name in CURVES), strict=True)
         lines += [",".join("" if math.isnan(x) else repr(x.item()) for x in row) for row in rows]
         return "\n".join(lines) + "\n"
 
     def plot(self) -> Any:
-        """A matplotlib figure of regret and value over users."""
-        from confide.report.plots import plot_runs
+        """A matplotlib figure of regret and value over users; of average returns where the problem's values are unknown."""
+        from confide import drawing
 
-        return plot_runs([self])
-
-    def _ends(self) -> npt.NDArray[np.int64]:
-        return np.concatenate([[0], np.cumsum([s.users for s in self.segments], dtype=np.int64)])
-
-    def _at_checkpoints(self, per_segment: list[float]) -> Array:
-        if not per_segment:
-            return np.zeros(0)
-        index = np.searchsorted(self._ends()[1:], self.checkpoints, side="left")
-        return np.asarray(per_segment, dtype=float)[index]
+        users, look = self.checkpoints, drawing.Look(0)
+        if self.optimal_value is None:
+            panels = [drawing.return_panel([drawing.Line(self.agent, look, users, self.mean_return)])]
+        else:
+            ends = self.optimal_value, self.uniform_value
+            panels = [
+                drawing.regret_panel([drawing.Line(self.agent, look, users, self.regret)], *ends),
+                drawing.value_panel([drawing.Line(self.agent, look, users, self.value)], *ends),
+            ]
+        return drawing.draw(panels)
 
 
 _FACTS = (

@@ -14,6 +14,13 @@ from confide.experiments.runner import versions
 from confide.experiments.sweep import Cell, ProblemChoice, stamp, world
 
 FORMAT = "confide-cell/1"
+# Folders and files that read results, show them or serve another purpose: none of them can change a number of a run. All others count, new
+# ones included. A test checks that nothing that counts imports any of these, except to verify a certificate or to draw.
+DO_NOT_COUNT = (
+    *("audit", "cli", "evaluation", "logs", "offline", "report", "reproduce", "service"),
+    *("__init__.py", "__main__.py", "doctor.py", "drawing.py", "agents/explain.py", "agents/facts.py"),
+    *(f"experiments/{name}.py" for name in ("analysis", "group", "intervals", "run_sweep", "study", "summary", "table")),
+)
 
 
 class Store:
@@ -45,14 +52,14 @@ def key_of(cell: Cell) -> str:
     """32 hexadecimal digits of everything that decides a result: the cell, the world itself, our code, the agent's own file, and the
     versions of the libraries that compute."""
     decided = {
-        "cell": {**cell.facts, "options": list(cell.spec.options), "agent": cell.spec.agent},
+        "cell": {**cell.facts, "options": list(cell.spec.options), "agent": cell.spec.agent, "counts": cell.spec.counts},
         "world": _world_digest(cell.problem, stamp(cell.problem)),
         "code": _code(),
         "own": None if cell.spec.agent in AGENTS else own_code(cell.spec.agent),
         "versions": _versions(),
         "format": FORMAT,
     }
-    return hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(decided, sort_keys=True, default=digest).encode()).hexdigest()[:32]
 
 
 @cache
@@ -66,9 +73,15 @@ def _code() -> str:
     root = Path(__file__).parent.parent
     found = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        if path.relative_to(root).parts[0] not in ("cli", "report", "reproduce"):
-            found.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+        name = path.relative_to(root).as_posix()
+        if counts(name):
+            found.update(name.encode() + path.read_bytes())
     return found.hexdigest()[:16]
+
+
+def counts(file: str) -> bool:
+    """Whether a file, named from the root of the package, can decide a result."""
+    return not any(file == other or file.startswith(f"{other}/") for other in DO_NOT_COUNT)
 
 
 @cache

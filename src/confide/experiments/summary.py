@@ -1,19 +1,25 @@
-"""A comparison in numbers: a row per group of runs, and every pair of agents under the same promise."""
+"""A study in numbers: a row per group of runs, and every pair of agents under the same guarantee. The one statistic of all tables, pages
+and figures: `intervals.py`."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from confide.agents.catalogue import AGENTS
 from confide.errors import InvalidParameter
 from confide.experiments import analysis
-from confide.experiments.analysis import Growth, Interval, Reached
-from confide.experiments.comparison import Array, Comparison, Group
+from confide.experiments.analysis import Band, Growth, Interval, Reached
+from confide.experiments.group import Array, Group
 
 LEVEL = 0.95
+_LEAST = (
+    1e-3  # of the way from uniform to optimal play: seeds that all agree have an interval without width, and less is not learning
+)
+_POINTS = 100  # of a curve: a figure shows no more
 _ROUNDING = 1e-9  # regret is a sum of rounded differences: below this, relative to what users earned, it is none
 
 
@@ -47,17 +53,52 @@ THEOREMS: Mapping[tuple[str, str], Theorem] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """The mean over seeds and its band, at some numbers of users."""
+
+    users: npt.NDArray[np.int64]
+    mean: Array
+    low: Array | None  # None with one seed
+    high: Array | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Row:
     """What the seeds of one group say together. None: not known, or nothing that could be computed."""
 
     group: Group = field(repr=False)
+    anchor: str  # readable, and different for every row of a study
     regret: Interval | None  # of all users
-    mean_return: Interval | None  # of the last policy's users, where regret is not known
+    value: Interval | None  # of the last policy
+    share: Interval | None  # of optimal: where the last policy's value lies from uniform play (0) to optimal play (1)
+    mean_return: Interval | None  # of the last users, where regret is not known
     of_uniform: Interval | None  # regret over that of uniform play
     of_no_privacy: Interval | None  # regret over that of the same agent without privacy
-    reached: Reached | None  # 90 % of the way from uniform to optimal play
+    reached: Reached | None  # 90 % of optimal
     growth: Growth | None
     theorem: Theorem | None
+    _curves: dict[str, Curve | None] = field(default_factory=dict, repr=False)
+
+    @property
+    def final(self) -> Interval | None:
+        """What it comes to: regret, or what users earned where regret is not known."""
+        return self.regret if self.regret is not None else self.mean_return
+
+    @property
+    def learned(self) -> bool | None:
+        """Whether it did significantly better than uniform play: less regret, or in the end a better policy. One seed can only be looked
+        at. None where that is not known."""
+        if self.share is None or self.of_uniform is None:
+            return None
+        if self.share.low is None or self.of_uniform.high is None:
+            return self.share.estimate > _LEAST or self.of_uniform.estimate < 1 - _LEAST
+        return self.share.low > _LEAST or self.of_uniform.high < 1 - _LEAST
+
+    def curve(self, name: str) -> Curve | None:
+        """One of `regret`, `value`, `mean_return`, `noise_std` and `signal` over users, where it is known. Computed once."""
+        if name not in self._curves:
+            self._curves[name] = _curve(self.group, name)
+        return self._curves[name]
 
     @property
     def users(self) -> int:
@@ -76,6 +117,8 @@ class Row:
             "seeds": len(group.seeds),
             "users": self.users,
             **_ends("regret", self.regret),
+            **_ends("value", self.value),
+            **_ends("share", self.share),
             **_ends("mean_return", self.mean_return),
             **_ends("of_uniform", self.of_uniform),
             **_ends("of_no_privacy", self.of_no_privacy),
@@ -117,29 +160,21 @@ class Pair:
         }
 
 
-def summarised(comparison: Comparison) -> list[Row]:
-    """A row per group, in the order of the sweep."""
-    return rows_of(comparison.groups)
-
-
 def rows_of(groups: Sequence[Group]) -> list[Row]:
-    return [_row(group, _without_privacy(groups, group)) for group in groups]
-
-
-def pairs(comparison: Comparison) -> list[Pair]:
-    """All pairs of learners within each problem and promise, corrected by Holm over all of them together."""
-    return pairs_of(comparison.groups)
+    """A row per group, in their order."""
+    return [_row(group, anchor, _without_privacy(groups, group)) for group, anchor in zip(groups, _anchors(groups), strict=True)]
 
 
 def pairs_of(groups: Sequence[Group]) -> list[Pair]:
+    """All pairs of learners within each problem and guarantee, corrected by Holm over all of them together."""
     cells: dict[tuple[Any, ...], list[Group]] = {}
     for group in groups:
-        if not reference(group.agent) and np.isfinite(_last(group)).all():
-            kind = (group.problem, group.known, group.trust, group.epsilon, group.delta, int(group.users[-1]))
+        if not group.reference and np.isfinite(_last(group)).all():
+            kind = (group.problem, group.known, group.trust, group.promise, group.delta, int(group.users[-1]))
             cells.setdefault(kind, []).append(group)
     shared = {str(i): members for i, members in enumerate(cells.values()) if len(members) > 1}
     samples = {key: {one.agent: _last(one) for one in members} for key, members in shared.items()}
-    seeds = {key: {one.agent: one.seeds for one in members} for key, members in shared.items()}
+    seeds = {key: {one.agent: _distinct(one.seeds) for one in members} for key, members in shared.items()}
     count = sum(math.comb(len(members), 2) for members in shared.values())
     paired = None if paired_test([len(one.seeds) for members in shared.values() for one in members], count) else False
     made = analysis.compare_groups(samples, seeds=seeds, paired=paired, level=LEVEL)
@@ -164,10 +199,9 @@ def seeds_needed(pairs: int) -> int:
     return n
 
 
-def reference(agent: str) -> bool:
-    """Whether it is one of the ends of the scale, which learn from nobody."""
-    entry = AGENTS.get(agent)
-    return entry is not None and not entry.paper
+def _distinct(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    """Runs with secure noise may share a seed: they are not paired then."""
+    return seeds if len(set(seeds)) == len(seeds) else tuple(range(-len(seeds), 0))
 
 
 def calibration(agent: str) -> tuple[str, str]:
@@ -189,24 +223,56 @@ def regret_curves(group: Group) -> Array:
     return np.where(np.abs(group.regret) <= scale, 0.0, group.regret)
 
 
-def _row(group: Group, free: Group | None) -> Row:
-    if not group.known or not np.isfinite(group.regret).all():
+def _row(group: Group, anchor: str, free: Group | None) -> Row:
+    if not group.known:
         earned = group.mean_return[:, -1]
         known = analysis.interval(earned) if np.isfinite(earned).all() else None
-        return Row(group, None, known, None, None, None, None, None)
+        return Row(group, anchor, None, None, None, known, None, None, None, None, None)
     curves = regret_curves(group)
-    lost = curves[:, -1]
-    regret = analysis.interval(lost, positive=bool((lost >= 0).all()))
+    regret = analysis.interval(curves[:, -1], positive=bool((curves >= 0).all()))
+    value = analysis.interval(group.value[:, -1])
     return Row(
         group=group,
+        anchor=anchor,
         regret=regret,
+        value=_capped(value, group.optimal_value),
+        share=None if group.gap is None else _capped(_scaled(value, group.uniform_value or 0.0, group.gap), 1.0),
         mean_return=None,
-        of_uniform=_of_uniform(group, regret),
+        of_uniform=None if group.gap is None else _scaled(regret, 0.0, group.gap * float(group.users[-1])),
         of_no_privacy=None if free is None else _cost(group, free),
         reached=analysis.episodes_to(list(group.episodes_to_90)) if (group.episodes_to_90 > 0).all() else None,
         growth=_growth(group, curves),
         theorem=theorem_of(group),
     )
+
+
+def _curve(group: Group, name: str) -> Curve | None:
+    """The band's last point is the interval of the final number: the same seeds, the same statistic."""
+    given = regret_curves(group) if name == "regret" and group.known else getattr(group, name)
+    if given is None:
+        return None
+    keep = np.unique(np.linspace(0, len(group.users) - 1, _POINTS).round().astype(int))
+    keep = keep[np.isfinite(given[:, keep]).all(axis=0)]
+    if not len(keep):
+        return None
+    positive = name == "regret" and bool((given >= 0).all())
+    made: Band = analysis.band(given[:, keep], positive=positive)
+    high = made.high
+    if name == "value" and high is not None and group.optimal_value is not None:  # no policy is worth more than the optimal one
+        high = np.minimum(high, np.maximum(group.optimal_value, made.mean))
+    return Curve(group.users[keep], made.mean, made.low, high)
+
+
+def _anchors(groups: Sequence[Group]) -> list[str]:
+    """The same the next time; with a number where names differ in signs only."""
+    taken: dict[str, int] = {}
+    made = []
+    for group in groups:
+        promise = f"{group.trust}-{group.epsilon:g}" if group.epsilon is not None else group.promise
+        plain = re.sub(r"[^a-z0-9.]+", "-", f"{group.problem}-{group.agent}-{promise}".lower()).strip("-")[:80]
+        taken[plain] = taken.get(plain, 0) + 1
+        made.append(plain if taken[plain] == 1 else f"{plain}--{taken[plain]}")
+    return made
 
 
 def _without_privacy(groups: Sequence[Group], group: Group) -> Group | None:
@@ -217,12 +283,18 @@ def _without_privacy(groups: Sequence[Group], group: Group) -> Group | None:
     return next((one for one in same if not one.private), None)
 
 
-def _of_uniform(group: Group, regret: Interval) -> Interval | None:
-    if group.optimal_value is None or group.uniform_value is None or group.optimal_value <= group.uniform_value:
-        return None
-    loss = (group.optimal_value - group.uniform_value) * float(group.users[-1])
-    low, high, error = (None if end is None else end / loss for end in (regret.low, regret.high, regret.error))
-    return replace(regret, estimate=regret.estimate / loss, low=low, high=high, error=error)
+def _scaled(found: Interval, start: float, unit: float) -> Interval:
+    """In other units: (x - start) / unit."""
+    low, high = (None if end is None else (end - start) / unit for end in (found.low, found.high))
+    error = None if found.error is None else found.error / unit
+    return replace(found, estimate=(found.estimate - start) / unit, low=low, high=high, error=error)
+
+
+def _capped(found: Interval, most: float | None) -> Interval:
+    """Where nothing can be above `most`."""
+    if found.high is None or most is None:
+        return found
+    return replace(found, high=min(found.high, max(most, found.estimate)))
 
 
 def _cost(group: Group, free: Group) -> Interval | None:

@@ -79,6 +79,7 @@ class Cell:
         words += ["--episodes", str(spec.episodes), "--seed", str(self.seed)]
         words += ["--problem-seed", str(self.problem.seed)] if self.problem.seed else []
         words += [] if self.problem.horizon is None else ["--horizon", str(self.problem.horizon)]
+        words += [] if spec.counts is None else ["--counts" if spec.counts else "--one-by-one"]
         for name, value in spec.options:
             words += ["--set", f"{name}={written(value)}"]
         return shlex.join(words)

@@ -1,6 +1,6 @@
-"""What people see: figures for papers and one HTML file for everybody. plotly and matplotlib are imported when something is drawn."""
+"""What people see: figures for papers and one HTML file for everybody. plotly, matplotlib and Jinja2 are imported when they are needed."""
 
 from confide.report.html import write_report
-from confide.report.plots import plot_runs, save_figures
+from confide.report.plots import plot_runs, plot_study, save_figures
 
-__all__ = ["plot_runs", "save_figures", "write_report"]
+__all__ = ["plot_runs", "plot_study", "save_figures", "write_report"]

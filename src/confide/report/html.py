@@ -1,25 +1,25 @@
-"""The report: one HTML file that needs nothing else, not even a network."""
+"""The report of a study: one HTML file that needs nothing else, not even a network."""
 
-import base64
-import hashlib
 import json
-import re
+import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
-from string import Template
+from typing import Any
 
+from confide.drawing import Look
+from confide.experiments.group import OPEN
 from confide.experiments.run import Run
-from confide.report.figures import Figure
-from confide.report.looks import palette
-from confide.report.markup import Markup, escape, join, tag
-from confide.report.privacy_panel import certificates, copied, panel
-from confide.report.promises import count
-from confide.report.sections import plots, result, tables
-from confide.report.series import World, worlds
-from confide.report.words import number
+from confide.experiments.study import Ladder, Study, study_of_runs
+from confide.experiments.summary import Row
+from confide.report import page, tables
+from confide.report.figures import Panel, panels
+from confide.report.looks import agent_looks, look_of
+from confide.report.promises import promises
+from confide.report.words import best_details, count, details, headline, interval, many, number, percent, remarks, significance
 
-_HERE = Path(__file__).parent
+ALL = "all"
+_FEW = 6  # curves on a problem that can be looked at together
 
 
 def write_report(runs: Sequence[Run], path: str | Path, *, title: str = "What privacy cost", command: str = "") -> Path:
@@ -28,98 +28,241 @@ def write_report(runs: Sequence[Run], path: str | Path, *, title: str = "What pr
     `command` is what reproduces it; the commands that the runs carry stand in where it is not given. The page may load nothing
     from anywhere and run no script but its own: a content security policy, not care, sees to that.
     """
-    found = worlds(runs)
-    drawn: dict[str, Figure] = {}
-    parts = [_top(title, found)]
-    for place, world in enumerate(found):
-        frames, figures = plots(world, place)
-        drawn |= figures
-        parts += [result(world, named=len(found) > 1), frames]
-    parts += [panel(found), tables(found), certificates(found), _reproduce(runs, command), _foot(runs)]
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    drawings = {key: figure.drawing for key, figure in drawn.items()}
-    target.write_text(page(title, join(parts), drawings), encoding="utf-8", newline="\n")
-    return target
+    return write_study(study_of_runs(runs, name=title), path, command=command)
 
 
-def page(title: str, body: Markup, data: object, *, more: Sequence[str] = ()) -> str:
-    """A whole page around a body. `data` is what its script draws; `more` names style sheets and scripts beside those of every report."""
-    from plotly.offline import get_plotlyjs
-
-    own = "\n".join(_read(f"{name}.js") for name in ("report", *more))
-    scripts = {"plotly": _script(get_plotlyjs()), "script": _script(own)}
-    allowed = " ".join(f"'sha256-{_hash(text)}'" for text in scripts.values())
-    return Template(_read("report.html")).substitute(
-        title=escape(title),
-        policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {allowed}",
-        css=palette() + "\n".join(_read(f"{name}.css") for name in ("report", *more)),
-        body=body,
-        data=_data(data),
-        **scripts,
+def write_study(study: Study, path: str | Path, *, command: str = "") -> Path:
+    """The same page for every study, whether its runs are from `confide run`, from Python or from a sweep."""
+    sections, results, pairs = _sections(study), tables.results(study), tables.pairs(study)
+    many_rows = max((sum(not row.group.reference for row in study.on(problem)) for problem in study.problems), default=0)
+    data = {
+        "panels": {panel.key: panel.drawing for section in sections for panel in section.panels},
+        "tables": {"results": results.copies, "pairs": pairs.copies},
+        "promises": study.promises,
+        "chosen": study.chosen,
+        "first": ALL if many_rows <= _FEW else study.chosen,
+        "few": many_rows <= _FEW,
+    }
+    groups = [row.group for row in study.rows]
+    own = list(dict.fromkeys(line for group in groups for line in group.commands if line))
+    text = page.render(
+        "study.html",
+        data=data,
+        title=study.name,
+        study=study,
+        facts=_facts(study),
+        headline=headline(study),
+        remarks=remarks(study),
+        cards=_cards(study),
+        sections=sections,
+        looks=agent_looks(study),
+        first=data["first"],
+        picks=[*study.promises, ALL] if len(study.promises) > 1 else [],
+        draws_uniform="uniform" not in study.agents and any(map(study.gap, study.problems)),
+        ladders={
+            promise: found for promise in study.promises if (found := [_bars(study, one) for one in study.ladders(promise)])
+        },
+        results=results,
+        results_note=tables.RESULTS_NOTE,
+        pairs=pairs,
+        paired=any(pair.compared.paired for pair in study.pairs),
+        significance=significance(study),
+        failures=_failures(study),
+        promises=promises(groups, returns_shown=not all(map(study.known, study.problems))),
+        references=[agent for agent in study.agents if agent not in study.learners],
+        certificates=_certificates(study),
+        folds=_folds(study) if own and own != [command] and len(own) > 1 else {},
+        commands=[command] if command else own if len(own) == 1 else [],
+        recorded=bool(own or command),
+        foot=_foot(study),
     )
+    return page.write(text, path)
 
 
-def _read(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Figures of one kind."""
+
+    id: str
+    title: str
+    note: str
+    panels: Sequence[Panel]
 
 
-def _script(text: str) -> str:
-    """A script as the browser will read it, so that its hash is the browser's."""
-    clean = text.replace("\r\n", "\n").replace("\r", "\n")
-    if "</script" in clean.lower():
-        raise ValueError("a script of the report holds </script and would end early")
-    return clean
+_SECTIONS = {
+    "value": (
+        "Value",
+        "What a user can expect from the policy that serves the user: exact, computed in the known problem. A learner climbs from uniform "
+        "towards optimal play.",
+    ),
+    "noise": (
+        "Noise against signal",
+        "Solid: the standard deviation of the noise in the statistics that the policy was planned from. Dashed: the signal. Learning "
+        "starts where the dashed line rises above the solid one.",
+    ),
+    "privacy": (
+        "The cost of privacy",
+        "The end of each curve against the ε that was asked for, with 95\u202f% intervals. Dashed: the same learner without privacy. "
+        "Dotted: uniform play.",
+    ),
+}
 
 
-def _hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def _data(value: object) -> str:
-    """JSON inside a script element: no < survives, so nothing can close it or open a comment."""
-    return (
-        json.dumps(value, allow_nan=False, separators=(",", ":"))
-        .replace("<", "\\u003c")
-        .replace(">", "\\u003e")
-        .replace("&", "\\u0026")
+def _sections(study: Study) -> list[Section]:
+    known, unknown = (any(study.known(p) is kind for p in study.problems) for kind in (True, False))
+    lost = "What all users so far have lost together, compared with optimal play; lower is better. " if known else ""
+    lost += "Uniform play loses the same with every user. " if known else ""
+    lost += (
+        "Where the exact values of a problem are not known: what users earned on average, which no guarantee covers. "
+        if unknown
+        else ""
     )
+    bands = "Shaded: 95\u202f% confidence bands over seeds, one point at a time. " if study.seeds > 1 else ""
+    given = [("regret", "Regret" if known else "Return", lost + bands), *((key, *said) for key, said in _SECTIONS.items())]
+    made = [Section(key, title, note, panels(study, key)) for key, title, note in given]
+    return [section for section in made if section.panels]
 
 
-def _top(title: str, found: list[World]) -> Markup:
-    seeds = max(len(series.runs) for world in found for series in world.series)
-    facts = [", ".join(world.name for world in found), f"{count(max(world.users for world in found))} users"]
-    facts.append(f"{seeds} seeds" if seeds > 1 else "1 seed")
-    return tag(
-        "header",
-        tag("p", tag("b", "confide"), " report", class_="brand"),
-        tag("h1", title),
-        tag("p", *[tag("span", fact) for fact in facts], class_="meta"),
-    )
+def _facts(study: Study) -> list[str]:
+    private = [promise.removeprefix("ε = ") for promise in study.promises if promise != OPEN]
+    promised = ([f"ε = {', '.join(private)}"] if private else []) + ([OPEN] if OPEN in study.promises else [])
+    runs = sum(len(row.group.seeds) for row in study.rows)
+    few = ", ".join(study.problems)
+    said = [
+        few if len(few) < 60 and study.problems else many(len(study.problems), "problem"),
+        many(len(study.learners), "learner"),
+        " and ".join(promised),
+        many(study.seeds, "seed"),
+        many(study.users, "user"),
+        many(runs, "run") + (f", {count(len(study.failures))} more failed" if study.failures else ""),
+    ]
+    return [fact for fact in said if fact]
 
 
-def _reproduce(runs: Sequence[Run], command: str) -> Markup:
-    commands = [command] if command else list(dict.fromkeys(run.command for run in runs if run.command))
-    said = (
-        copied("command", Markup("\n".join(options(line) for line in commands)), "Copy the command")
-        if commands
-        else tag("p", "These runs were made from Python; no command was recorded.", class_="note")
-    )
-    return tag("section", tag("h2", "Do it again"), said, id="reproduce")
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A learner, or a problem and its best learner."""
+
+    title: str
+    badge: tuple[str, str] | None  # its kind, and what is on it
+    look: Look | None
+    big: str
+    small: str
+    share: float | None  # of optimal, for the bar
+    details: Sequence[str]
 
 
-def options(command: str) -> Markup:
-    """A command whose lines break between options only."""
-    return Markup(" ".join(tag("span", part, class_="option") for part in re.split(r" (?=-)", command)))
+def _cards(study: Study) -> list[Card]:
+    """On one problem a card per learner; on several a card per problem."""
+    if len(study.problems) > 1:
+        return [_problem_card(study, problem) for problem in study.problems if study.ranking(problem, study.chosen)]
+    learners = [row for row in study.rows if not row.group.reference]
+    shown = learners if len(learners) <= _FEW else [row for row in learners if row.group.promise in (study.chosen, OPEN)]
+    return [_learner_card(study, row) for row in shown]
 
 
-def _foot(runs: Sequence[Run]) -> Markup:
+def _learner_card(study: Study, row: Row) -> Card:
+    group = row.group
+    if row.share is not None:
+        big, small = percent(row.share.estimate), "of optimal: 0\u202f% is uniform play"
+    elif row.value is not None:
+        big, small = number(row.value.estimate), "value of the last policy"
+    else:
+        big, small = ("unknown" if row.final is None else interval(row.final)), "average return per user"
+    kind = "private" if group.private else "none" if group.trust == "none" else "quiet"
+    words = {"private": f"{group.trust.capitalize()} DP, {group.promise}", "none": "NO PRIVACY", "quiet": "see below"}[kind]
+    look = look_of(row, agent_looks(study))
+    said = details(study, row)
+    return Card(group.agent, (kind, words), look, big, small, None if row.share is None else row.share.estimate, said)
+
+
+def _problem_card(study: Study, problem: str) -> Card:
+    if study.nobody_learned(problem):
+        said = (
+            "no learner is significantly better than uniform play"
+            if study.seeds > 1
+            else "no learner is better than uniform play"
+        )
+        return Card(problem, None, None, "Nobody learned", said, None, [])
+    best, *others = study.ranking(problem, study.chosen)
+    does = "lost least" if study.known(problem) else "earned most"
+    under = f"{does if others else 'is the only learner'}, {study.chosen}"
+    share = None if best.share is None else best.share.estimate
+    return Card(problem, None, look_of(best, agent_looks(study)), best.group.agent, under, share, best_details(study, problem))
+
+
+def _bars(study: Study, ladder: Ladder) -> dict[str, Any]:
+    """Bars on a logarithmic scale, in percent of the width; the mark is uniform play."""
+    figures = [row.regret.estimate for _, row in ladder.rungs if row.regret is not None]
+    gap = study.gap(ladder.problem)
+    uniform = None if gap is None else gap * ladder.rungs[0][1].users
+    low = math.floor(math.log10(min((one for one in figures if one > 0), default=1.0)) - 0.2)
+    high = math.log10(max([10.0 ** (low + 1), *figures, uniform or 0.0])) + 0.02
+
+    def place(value: float) -> float:
+        return 100 * min(max((math.log10(value) - low) / (high - low), 0.005), 1.0) if value > 0 else 0.5
+
+    rungs = []
+    for (name, row), value, before in zip(ladder.rungs, figures, [None, *figures], strict=False):
+        fall = "" if before is None or not 0 < value < before else f"{number(before / value, 2)} times less"
+        told = "" if row.regret is None else interval(row.regret)
+        colour = agent_looks(study)[row.group.agent].variable
+        rungs.append({"name": name, "row": row, "width": place(value), "told": told, "fall": fall, "colour": colour})
+    return {
+        "title": f"{ladder.agent} on {ladder.problem}, {ladder.promise}",
+        "decade": 100 / (high - low),
+        "mark": None if uniform is None else place(uniform),
+        "rungs": rungs,
+    }
+
+
+def _failures(study: Study) -> list[dict[str, Any]]:
+    """What did not run, by its error."""
+    kinds: dict[tuple[str, str, str], list[str]] = {}
+    for one in study.failures:
+        kinds.setdefault((one["problem"], one["agent"], one["error"] or "no reason given"), []).append(one["command"])
+    return [
+        {"title": f"{agent} on {problem}: {many(len(commands), 'run')}", "error": error, "commands": commands}
+        for (problem, agent, error), commands in kinds.items()
+    ]
+
+
+def _folds(study: Study) -> dict[str, list[dict[str, Any]]]:
+    """By problem, one per curve: what it comes to, and the commands that made it."""
+    looks = agent_looks(study)
+    return {
+        problem: [
+            {
+                "anchor": row.anchor,
+                "title": f"{row.group.label}, on {problem}",
+                "look": look_of(row, looks),
+                "facts": tables.facts(row),
+                "commands": list(dict.fromkeys(row.group.commands)),
+            }
+            for row in study.on(problem)
+        ]
+        for problem in study.problems
+    }
+
+
+def _certificates(study: Study) -> list[tuple[str, str]]:
+    """Each certificate once: seeds of one group differ only in the time when theirs was made."""
+    made: list[tuple[str, str]] = []
+    for group in (row.group for row in study.rows):
+        found: dict[str, tuple[str, str]] = {}
+        for seed, certificate in zip(group.seeds, group.certificates, strict=False):
+            if certificate is not None:
+                facts = {key: value for key, value in certificate.document.items() if key != "created"}
+                title = f"{group.label}, on {group.problem}, seed {seed}"
+                found.setdefault(json.dumps(facts, sort_keys=True), (title, json.dumps(certificate.document, indent=2)))
+        made += found.values()
+    return made
+
+
+def _foot(study: Study) -> list[str]:
     versions: dict[str, list[str]] = {}
-    for run in runs:
-        for name, version in run.versions.items():
-            if version not in versions.setdefault(name, []):
-                versions[name].append(version)
-    said = ", ".join(f"{name} {' and '.join(numbers)}" for name, numbers in versions.items())
-    seconds = f"{count(len(runs))} {'runs' if len(runs) > 1 else 'run'} in {number(sum(run.seconds for run in runs), 2)} seconds"
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return tag("footer", tag("p", f"Made {made}. {seconds}."), tag("p", f"{said}." if said else ""))
+    for name, version in dict.fromkeys(item for row in study.rows for item in row.group.versions):
+        versions.setdefault(name, []).append(version)
+    seconds = [second for row in study.rows for second in row.group.seconds]
+    said = [f"{many(len(seconds), 'run')} in {number(sum(seconds), 2)} seconds."] if seconds else []
+    return said + ([", ".join(f"{name} {' and '.join(numbers)}" for name, numbers in versions.items()) + "."] if versions else [])

@@ -1,199 +1,230 @@
-"""Figures for papers: regret, value, and noise against signal, by matplotlib, as objects and without a display."""
+"""Figures of a study for papers: regret and value over users, noise against signal, regret against epsilon, the ladder of calibrations."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from confide import drawing
+from confide.drawing import INK, UNIFORM, Bar, Level, Line, Look, Panel, Style
+from confide.errors import InvalidParameter
+from confide.experiments.group import OPEN
 from confide.experiments.run import Run
-from confide.report.bands import Band
-from confide.report.looks import NEUTRAL, Look, looks
-from confide.report.series import World, worlds
+from confide.experiments.study import Ladder, Study, study_of_runs
+from confide.experiments.summary import Row
+from confide.report.looks import agent_looks, look_of
 from confide.report.words import number
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Entry = tuple[str, Look]  # of a legend
-Panel = Callable[["Axes", World], list[Entry]]  # draws, and says what it drew
-
-WIDTH, HEIGHT = 3.4, 2.75  # inches of one panel: two of them fill the width of a page
-DASHES: dict[str, Any] = {"solid": "-", "dash": (0, (4.5, 2)), "dot": (0, (1, 1.8)), "dashdot": (0, (4.5, 1.6, 1, 1.6))}
-SMALL, TEXT = 7.5, 8.5
+_HATCHES = {"paper constants": "", "tight": "////", OPEN: "....."}
+_LINES = 8  # in a panel: more are told apart by nobody
+_NEEDS = {
+    "regret": "a run",
+    "value": "a problem whose exact values are known",
+    "noise": "a run with noise, which a sweep's table does not hold",
+    "privacy": "an epsilon",
+    "ladder": 'an agent that was run with calibration = "paper" and with tight constants',
+}
 
 
 def plot_runs(runs: Sequence[Run]) -> "Figure":
-    """Regret and value over users, a row per problem; the mean over seeds and its band (see `bands.Band`).
+    """Regret and value over users, a row per problem: means over seeds and their 95 % confidence bands.
 
     Where the exact values of a problem are unknown, its row is what users earned on average.
     """
-    return _drawn([[(panel, world) for panel in _panels(world)] for world in worlds(runs)])
+    study = study_of_runs(runs)
+    shown = _legible(study)
+    panels = []
+    for problem in study.problems:
+        own = [
+            replace(_curves(study, problem, what, shown), title="") for what in ("regret", "value")[: 1 + study.known(problem)]
+        ]
+        panels += [replace(panel, title=problem) for panel in own] if len(study.problems) > 1 else own
+    return drawing.draw(panels, columns=min(2, len(panels)))
+
+
+def plot_study(
+    study: Study,
+    what: str = "regret",
+    *,
+    problems: Sequence[str] | None = None,
+    agents: Sequence[str] | None = None,
+    epsilons: Sequence[float] | None = None,
+    figsize: tuple[float, float] | None = None,
+    columns: int | None = None,
+) -> "Figure":
+    """A matplotlib figure with a panel per problem; it saves as SVG or PDF with its fonts.
+
+    `regret`, `value`: curves over users, means over seeds and their 95 % bands. Where a panel would have more than eight, those of the
+    epsilon nearest to 1 and of no privacy only, unless `epsilons` says which. `noise`: noise against signal. `privacy`: regret against
+    epsilon, with no privacy dashed. `ladder`: from the paper's constants to tight ones to no privacy, for agents that were run with both,
+    at the epsilon nearest to 1 unless `epsilons` says which. `problems` and `agents` choose some. Where regret is not known, figures show
+    what users earned.
+    """
+    if what not in _NEEDS:
+        raise InvalidParameter(f"a comparison is drawn as {', '.join(_NEEDS)}, got {what!r}")
+    for name, asked, there in (("problem", problems, study.problems), ("agent", agents, study.agents)):
+        for one in asked or ():
+            if one not in there:
+                raise InvalidParameter(f"there is no {name} {one!r} in this comparison; there are {', '.join(there)}")
+    panels = _panels(study.some(problems, agents), what, epsilons)
+    if not panels:
+        raise InvalidParameter(f"the figure {what} needs {_NEEDS[what]}, and there is none in this comparison")
+    return drawing.draw(panels, figsize=figsize, columns=columns)
 
 
 def save_figures(runs: Sequence[Run], folder: str | Path) -> list[Path]:
-    """Each figure that these runs have (regret, value, noise, return) as PNG and SVG; the files written."""
-    target, found = Path(folder), worlds(runs)
+    """Each figure that these runs have (regret, value, noise, privacy, ladder) as SVG, PDF and PNG; the files written."""
+    return save_study_figures(study_of_runs(runs), folder)
+
+
+def save_study_figures(study: Study, folder: str | Path) -> list[Path]:
+    """Where regret is not known on any problem, the file of returns is named after them."""
+    target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     written = []
-    for name, panel in _NAMED.items():
-        shown = [world for world in found if panel in (*_panels(world), *_noise(world))]
-        if shown:
-            figure = _drawn([[(panel, world)] for world in shown])
-            written += [saved(figure, target / f"{name}{ending}") for ending in (".png", ".svg")]
+    for what in _NEEDS:
+        panels = _panels(study, what, None)
+        if panels:
+            name = "return" if what == "regret" and not any(map(study.known, study.problems)) else what
+            figure = drawing.draw(panels)
+            written += [drawing.saved(figure, target / f"{name}{ending}") for ending in (".svg", ".pdf", ".png")]
     return written
 
 
-def _panels(world: World) -> tuple[Panel, ...]:
-    return (_regret, _value) if world.exact else (_returns,)
+def _panels(study: Study, what: str, epsilons: Sequence[float] | None) -> list[Panel]:
+    if what == "ladder":
+        ladders = [ladder for promise in _asked(study, epsilons) or [study.chosen] for ladder in study.ladders(promise)]
+        several = len({(ladder.agent, ladder.promise) for ladder in ladders}) > 1
+        return _titled([_ladder(study, ladder, several) for ladder in ladders])
+    shown = [*_asked(study, epsilons), OPEN] if epsilons is not None else _legible(study)
+    has: dict[str, Callable[[str], bool]] = {
+        "regret": lambda _: True,
+        "value": study.known,
+        "noise": lambda problem: any(row.group.noisy for row in study.on(problem)),
+        "privacy": lambda problem: any(row.group.epsilon for row in study.on(problem)),
+    }
+    draw = {"noise": _noise, "privacy": _privacy}.get(what)
+    own = filter(has[what], study.problems)
+    return _titled([draw(study, problem) if draw else _curves(study, problem, what, shown) for problem in own])
 
 
-def _noise(world: World) -> tuple[Panel, ...]:
-    return (_noise_and_signal,) if any(series.noisy for series in world.series) else ()
+def _titled(panels: list[Panel]) -> list[Panel]:
+    return panels if len(panels) > 1 else [replace(panel, title="") for panel in panels]
 
 
-def saved(figure: "Figure", path: Path) -> Path:
-    import matplotlib
-
-    still = {"Date": None} if path.suffix == ".svg" else {}  # the same runs, the same file
-    with matplotlib.rc_context({"svg.hashsalt": "confide"}):
-        figure.savefig(path, dpi=200, metadata=still)
-    return path
-
-
-def _drawn(rows: Sequence[Sequence[tuple[Panel, World]]]) -> "Figure":
-    from matplotlib.figure import Figure
-
-    wide = max(len(row) for row in rows)
-    figure = Figure(figsize=(WIDTH * wide + 0.2, (HEIGHT + 0.35) * len(rows)), layout="constrained", facecolor="white")
-    parts = figure.subfigures(len(rows), 1, squeeze=False)[:, 0]
-    for part, row in zip(parts, rows, strict=True):
-        axes = part.subplots(1, len(row), squeeze=False)[0]
-        entries: dict[Entry, None] = {}  # an ordered set
-        for ax, (panel, world) in zip(axes, row, strict=True):
-            entries |= dict.fromkeys(panel(ax, world))
-            dress(ax)
-        _legend(part, list(entries), columns=2 * wide)
-        if len(rows) > 1:
-            part.suptitle(row[0][1].name, fontsize=TEXT + 0.5, fontweight="bold", parse_math=False)
-    return figure
+def _asked(study: Study, epsilons: Sequence[float] | None) -> list[str]:
+    made = {row.group.epsilon: row.group.promise for row in study.rows if row.group.epsilon is not None}
+    for epsilon in epsilons or ():
+        if epsilon not in made:
+            there = ", ".join(f"{one:g}" for one in study.epsilons) or "none"
+            raise InvalidParameter(f"there is no epsilon = {epsilon:g} in this comparison; there are {there}")
+    return [made[epsilon] for epsilon in sorted(epsilons or ())]
 
 
-def _regret(ax: "Axes", world: World) -> list[Entry]:
-    drawn = []
-    for series, look in zip(world.series, looks(world), strict=True):
-        curve = series.regret()
-        if _line(ax, curve, look, curve.mean > 0):  # zero has no logarithm
-            drawn.append((series.label, look))
-    if world.gap and world.gap > 0 and not world.draws_uniform:
-        users, look = np.array([1, world.users]), Look(None, "dot")
-        ax.plot(users, world.gap * users, color=look.colour, linestyle=DASHES[look.dash], linewidth=1.2)
-        drawn.append(("uniform play", look))
-    ax.set(xscale="log", yscale="log", xlabel="users", ylabel="cumulative regret")
-    fit(ax)
-    return drawn
+def _legible(study: Study) -> list[str]:
+    most = max((sum(not row.group.reference for row in study.on(problem)) for problem in study.problems), default=0)
+    return study.promises if most <= _LINES else [study.chosen, OPEN]
 
 
-def _value(ax: "Axes", world: World) -> list[Entry]:
-    shown = [(series, look) for series, look in zip(world.series, looks(world), strict=True) if series not in world.ends]
-    drawn = [(series.label, look) for series, look in shown if _line(ax, series.value(), look)]
-    _level(
-        ax, "optimal", world.optimal, left=True
-    )  # labels where learners are not: not yet at the optimum, no longer at the start
-    _level(ax, "uniform", world.uniform, left=False)
-    ax.set(xscale="log", xlabel="users", ylabel="value per user")
-    ax.margins(y=0.09)
-    if world.uniform is not None and world.gap and world.gap > 0:  # what is far worse than uniform play may leave the figure
-        ax.set_ylim(bottom=max(ax.get_ylim()[0], world.uniform - 0.7 * world.gap))
-    return drawn
+def _curves(study: Study, problem: str, what: str, promises: Sequence[str]) -> Panel:
+    """Colours and markers are agents, widths and dashes are guarantees."""
+    known, looks = study.known(problem), agent_looks(study)
+    name = what if known else "mean_return"
+    lines, legend = [], dict[str, Style]()
+    for row in study.on(problem):
+        curve, look, group = row.curve(name), look_of(row, looks), row.group
+        if (
+            curve is None
+            or not (group.reference or group.promise in promises)
+            or (what == "regret" and known and not (curve.mean > 0).any())
+        ):
+            continue
+        if group.reference and what == "value":  # the levels of optimal and uniform play say the same
+            continue
+        width = 1.2 if group.reference else _width(row, promises)
+        lines.append(Line("", look, curve.users, curve.mean, curve.low, curve.high, width))
+        legend |= _entries(row, look, width)
+    group = study.on(problem)[0].group
+    ends = (group.optimal_value, group.uniform_value)
+    if not known:
+        return drawing.return_panel(lines, title=problem, legend=legend)
+    if what == "value":
+        return drawing.value_panel(lines, *ends, title=problem, legend=legend)
+    panel = drawing.regret_panel(lines, *ends, title=problem)
+    legend |= {line.label: {**line.look.style, "linewidth": line.width} for line in panel.lines if line.label}
+    return replace(panel, legend=legend)
 
 
-def _level(ax: "Axes", name: str, level: float | None, *, left: bool) -> None:
-    if level is None:
-        return
-    ax.axhline(level, color=NEUTRAL[0], linewidth=0.8, linestyle=DASHES["dot"], zorder=1)
-    ax.annotate(
-        f"{name} {number(level)}",
-        (0.01 if left else 0.99, level),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, 2.5 if left else -2.5),
-        textcoords="offset points",
-        horizontalalignment="left" if left else "right",
-        verticalalignment="bottom" if left else "top",
-        fontsize=SMALL,
-        color="#4b5563",
+def _entries(row: Row, look: Look, width: float) -> dict[str, Style]:
+    if row.group.reference:
+        return {f"{row.group.agent} play": {**look.style, "linewidth": width}}
+    agent: dict[str, Any] = {**look.style, "linestyle": "-", "linewidth": 1.6}
+    return {row.group.agent: agent, row.group.promise: {"color": INK, "linestyle": look.style["linestyle"], "linewidth": width}}
+
+
+def _width(row: Row, promises: Sequence[str]) -> float:
+    """The stricter, the thicker: seen without colour, too."""
+    private = [one for one in promises if one != OPEN]
+    if row.group.promise not in private:
+        return 1.2
+    return 1.6 if len(private) < 2 else 2.4 - 1.6 * private.index(row.group.promise) / (len(private) - 1)
+
+
+def _noise(study: Study, problem: str) -> Panel:
+    lines, legend = [], dict[str, Style]()
+    for row in (row for row in study.on(problem) if row.group.noisy):
+        own = agent_looks(study)[row.group.agent]
+        width = _width(row, study.promises)
+        for name, said, dash in (("noise_std", "noise", "solid"), ("signal", "signal", "dash")):
+            curve, look = row.curve(name), Look(own.tone, dash)
+            if curve is not None:
+                lines.append(Line("", look, curve.users, curve.mean, curve.low, curve.high, width))
+                legend |= {said: {"color": INK, "linestyle": look.style["linestyle"], "linewidth": 1.4}}
+        legend |= {row.group.agent: {**own.style, "linewidth": 1.6}}
+    return Panel("users", "noise and signal", lines, title=problem, legend=legend)
+
+
+def _privacy(study: Study, problem: str) -> Panel:
+    rows, known, gap, looks = study.on(problem), study.known(problem), study.gap(problem), agent_looks(study)
+    users = max(row.users for row in rows)
+    lines, levels, legend = [], list[Level](), dict[str, Style]()
+    for agent in study.learners:
+        look, own = looks[agent], [row for row in rows if row.group.agent == agent and row.final is not None]
+        points = sorted((row.group.epsilon, _ends(row)) for row in own if row.group.epsilon)
+        if not points:
+            continue
+        x, (y, low, high) = np.array([epsilon for epsilon, _ in points]), np.array([ends for _, ends in points]).T
+        lines.append(Line("", look, x, y, low, high, width=1.6, points=True))
+        legend |= {agent: {**look.style, "linewidth": 1.6}}
+        for row in own:
+            if not row.group.private and row.final is not None:
+                levels.append(Level(row.final.estimate, Look(look.tone, "dash", look.marker)))
+                legend |= {OPEN: {"color": INK, "linestyle": drawing.DASHES["dash"], "linewidth": 1.2}}
+    if known and gap:
+        levels.append(Level(gap * users))
+        legend |= {"uniform play": {**UNIFORM.style, "linewidth": 1.2}}
+    title = f"regret after {number(users)} users" if known else "average return"
+    return Panel("ε asked for", title, lines, levels, title=problem, log=known, ticks=study.epsilons, legend=legend)
+
+
+def _ends(row: Row) -> tuple[float, float, float]:
+    figure = row.final
+    assert figure is not None
+    return figure.estimate, *(
+        (figure.low, figure.high) if figure.low is not None and figure.high is not None else (figure.estimate,) * 2
     )
 
 
-def _returns(ax: "Axes", world: World) -> list[Entry]:
-    shown = list(zip(world.series, looks(world), strict=True))
-    drawn = [(series.label, look) for series, look in shown if _line(ax, series.returns(), look)]
-    ax.set(xscale="log", xlabel="users", ylabel="average return")
-    return drawn
-
-
-def _noise_and_signal(ax: "Axes", world: World) -> list[Entry]:
-    drawn = []
-    for series, look in zip(world.series, looks(world), strict=True):
-        if series.noisy:
-            solid, dashed = Look(look.tone, "solid"), Look(look.tone, "dash")
-            drawn += [(f"{series.label}: noise", solid)] * _line(ax, series.noise(), solid)
-            drawn += [(f"{series.label}: signal", dashed)] * _line(ax, series.signal(), dashed)
-    ax.set(xscale="log", yscale="log", xlabel="users", ylabel="noise and signal")
-    fit(ax)
-    return drawn
-
-
-_NAMED: dict[str, Panel] = {"regret": _regret, "value": _value, "return": _returns, "noise": _noise_and_signal}
-
-
-def _line(ax: "Axes", curve: Band, look: Look, shown: Any = True) -> bool:
-    """Draw what is known of a curve and its band; whether there was anything."""
-    keep = np.isfinite(curve.mean) & shown
-    if not keep.any():
-        return False
-    users, mean, low, high = (part[keep] for part in (curve.users, curve.mean, curve.low, curve.high))
-    ax.plot(users, mean, color=look.colour, linestyle=DASHES[look.dash], linewidth=1.2 if look.tone is None else 1.5)
-    if (high > low).any():
-        low = low if shown is True else np.maximum(low, mean * 1e-3)  # a logarithmic axis cannot go below zero
-        ax.fill_between(users, low, high, color=look.colour, alpha=0.16, linewidth=0)
-    return True
-
-
-def fit(ax: "Axes") -> None:
-    """A logarithmic axis for the lines: a wide band, from two seeds say, may leave the figure."""
-    drawn = np.concatenate([[], *(np.asarray(line.get_ydata(), dtype=float) for line in ax.lines)])
-    drawn = drawn[drawn > 0]  # noise may push a signal below zero
-    if len(drawn):
-        low, high = np.log10(drawn.min()), np.log10(drawn.max())
-        air = max(0.05 * (high - low), 0.05)
-        ax.set_ylim(10 ** (low - air), 10 ** (high + air))
-
-
-def dress(ax: "Axes") -> None:
-    ax.grid(visible=True, which="major", color="#e5e7eb", linewidth=0.6)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color("#9ca3af")
-    ax.tick_params(which="both", labelsize=SMALL, color="#9ca3af", labelcolor="#374151", width=0.6)
-    for label in (ax.xaxis.label, ax.yaxis.label):
-        label.set_fontsize(TEXT)
-
-
-def _legend(part: Any, entries: list[Entry], *, columns: int) -> None:
-    from matplotlib.lines import Line2D
-
-    lines = [Line2D([], [], color=look.colour, linestyle=DASHES[look.dash], linewidth=1.5) for _, look in entries]
-    legend = part.legend(
-        lines,
-        ["-"] * len(lines),
-        loc="outside lower center",
-        ncols=max(1, min(len(entries), columns)),
-        frameon=False,
-        fontsize=SMALL,
-        handlelength=2.6,
-    )
-    for text, (label, _) in zip(legend.get_texts(), entries, strict=True):
-        text.set_parse_math(False)  # a name is a name, with its dollars and underscores
-        text.set_text(label)
+def _ladder(study: Study, ladder: Ladder, several: bool) -> Panel:
+    gap = study.gap(ladder.problem)
+    drawn = [(name, row.regret, agent_looks(study)[row.group.agent]) for name, row in ladder.rungs if row.regret is not None]
+    bars = [Bar(name, figure.estimate, figure.low, figure.high, own, _HATCHES[name]) for name, figure, own in drawn]
+    mark = None if gap is None else gap * ladder.rungs[0][1].users
+    title = f"{ladder.problem}: {ladder.agent}, {ladder.promise}" if several else ladder.problem
+    legend: dict[str, Style] = {} if mark is None else {"uniform play": {**UNIFORM.style, "linewidth": 1.2}}
+    return Panel(f"regret of {ladder.agent}, {ladder.promise}", "", bars=bars, title=title, mark=mark, legend=legend)

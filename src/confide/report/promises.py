@@ -1,107 +1,111 @@
-"""What a run promised, in plain words: who is protected, against whom, and what is not."""
+"""What a guarantee means, in plain words: who is protected, against whom, and what is not."""
 
 import math
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from confide.experiments.run import Run
-from confide.privacy.request import Relation, Trust
+from confide.experiments.group import Group
+from confide.report.words import count, really
 
-_STATED = re.compile(
-    r"(?P<kind>Central|Joint|Local)DP\(epsilon=(?P<epsilon>[^,]+), delta=(?P<delta>[^)]+)\), "
-    r"(?P<relation>replace one user|one user contributes zero), (?P<users>\d+) users, (?P<source>\w+) noise"
-)
-_NONE = re.compile(r"NO PRIVACY, (?P<users>\d+) users")
+NAMES = {
+    "central": "Central differential privacy",
+    "joint": "Joint differential privacy",
+    "local": "Local differential privacy",
+    "": "Privacy as the agent states it",
+}
+AGAINST = {
+    "central": "Everybody who reads what is published, all of it together, whatever else they know.",
+    "joint": "All other users together, even if they pool everything they see and do, whatever else they know.",
+    "local": "Everybody, the server included: data leave a user’s device only after noise.",
+}
+TRUSTED = {
+    "central": "The curator, who holds the raw data and adds the noise.",
+    "joint": "The curator, who holds the raw data and adds the noise.",
+    "local": "Nobody but the user’s own device.",
+}
+SOURCES = {"fast": "Fast: a seeded generator.", "secure": "Secure: discrete, exactly sampled, from the system’s entropy."}
+PROTECTED = "Every single user: the whole trajectory, with each state, action and reward in it."
+_FEW = 6  # guarantees that are listed one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a report needs to know about a guarantee. `trust` is None where the guarantee could not be understood."""
+    """A card of the privacy panel: one kind of guarantee, and who gives it."""
 
-    trust: Trust | None
-    epsilon: float
-    delta: float
-    relation: Relation
-    users: int
-    source: str
-    stated: str  # the guarantee in its own words
-    asked: float | None = None  # the epsilon that was asked for, where a certificate says so
-
-    @property
-    def private(self) -> bool:
-        return self.trust in (Trust.CENTRAL, Trust.JOINT, Trust.LOCAL)
+    trust: str
+    agents: Sequence[str]
+    given: Sequence[tuple[str, str, str, str, str, str]]  # agent, epsilon, delta, factor, users, what else is to be said
+    summary: str  # where there are too many to list
+    facts: Sequence[tuple[str, str]]
+    limits: Sequence[str]
+    fast: bool
+    stated: Sequence[str]
 
     @property
-    def stricter(self) -> str:
-        """In words, where the noise gives less than the epsilon that was asked for: printed constants do."""
-        if not self.private or self.asked is None or self.epsilon >= 0.95 * self.asked:
-            return ""
-        return f"asked for ε = {self.asked:.3g}, really gives ε = {self.epsilon:.3g}"
+    def name(self) -> str:
+        return NAMES.get(self.trust, "")
 
 
-def promise_of(run: Run) -> Promise:
-    """From the certificate, which has all digits; from the guarantee's words where there is none."""
-    if run.certificate is not None:
-        stated = run.certificate.document["promise"]
-        trust, relation = Trust(stated["trust"]), Relation(stated["relation"])
-        epsilon, delta = run.certificate.epsilon, run.certificate.delta
-        asked = run.certificate.document["request"]["epsilon"]
-        return Promise(trust, epsilon, delta, relation, stated["users"], stated["source"], run.guarantee, asked)
-    if found := _STATED.fullmatch(run.guarantee):
-        relation = Relation.REPLACE if found["relation"].startswith("replace") else Relation.NULL
-        trust, users = Trust(found["kind"].lower()), int(found["users"])
-        return Promise(trust, float(found["epsilon"]), float(found["delta"]), relation, users, found["source"], run.guarantee)
-    none = _NONE.fullmatch(run.guarantee)
-    users = int(none["users"]) if none else run.planned_episodes
-    return Promise(Trust.NONE if none else None, math.inf, 0.0, Relation.REPLACE, users, "none", run.guarantee)
+def promises(groups: Sequence[Group], *, returns_shown: bool) -> list[Promise]:
+    """One per kind of guarantee of learners, those without privacy last."""
+    kinds: dict[tuple[str, ...], dict[tuple[str, str], Group]] = {}
+    for group in groups:
+        if not group.reference:
+            kind = (group.trust, group.relation, group.source, "" if group.trust else group.guarantee)
+            kinds.setdefault(kind, {}).setdefault((group.agent, group.promise), group)
+    made = [_promise(list(members.values()), returns_shown) for members in kinds.values()]
+    return sorted(made, key=lambda promise: promise.trust == "none")
 
 
-NAMES = {
-    Trust.NONE: "No privacy",
-    Trust.CENTRAL: "Central differential privacy",
-    Trust.JOINT: "Joint differential privacy",
-    Trust.LOCAL: "Local differential privacy",
-    None: "Privacy as the agent states it",
-}
-
-AGAINST: dict[Trust | None, str] = {
-    Trust.CENTRAL: "Everybody who reads what is published, all of it together, whatever else they know.",
-    Trust.JOINT: "All other users together, even if they pool everything they see and do, whatever else they know.",
-    Trust.LOCAL: "Everybody, the server included: data leave a user’s device only after noise.",
-}
-
-TRUSTED: dict[Trust | None, str] = {
-    Trust.CENTRAL: "The curator, who holds the raw data and adds the noise.",
-    Trust.JOINT: "The curator, who holds the raw data and adds the noise.",
-    Trust.LOCAL: "Nobody but the user’s own device.",
-}
-
-
-SOURCES = {"fast": "Fast: a seeded generator.", "secure": "Secure: discrete, exactly sampled, from the system’s entropy."}
-
-PROTECTED = "Every single user: the whole trajectory, with each state, action and reward in it."
-
-
-def meaning(promise: Promise) -> str:
-    """(epsilon, delta) as one sentence about probabilities."""
-    change = "were somebody else altogether" if promise.relation is Relation.REPLACE else "had contributed nothing"
-    return f"If any one user {change}, the probability of whatever is seen would change by at most the factor e^ε, plus δ."
-
-
-def relation_words(promise: Promise) -> str:
-    return (
-        "Replace: one user is swapped for any other."
-        if promise.relation is Relation.REPLACE
-        else "Null: one user contributes zero."
+def _promise(members: list[Group], returns_shown: bool) -> Promise:
+    first, few = members[0], len(members) <= _FEW
+    return Promise(
+        first.trust,
+        list(dict.fromkeys(group.agent for group in members)),
+        [_given(group) for group in members] if first.private and few else [],
+        "" if few or not first.private else _summary(members),
+        facts(first) if first.private else [],
+        not_protected(first.trust, returns_shown=returns_shown),
+        first.private and first.source == "fast",
+        list(dict.fromkeys(group.guarantee for group in members)) if few else [],
     )
 
 
-def not_protected(promise: Promise, *, returns_shown: bool) -> list[str]:
-    """The limits of a promise: the ones of its kind, and the ones of this report."""
-    said = []
-    if promise.trust is Trust.JOINT:
-        said.append("A user’s own actions: whoever watches one user act may learn about that user.")
-    if promise.trust in (Trust.CENTRAL, Trust.JOINT):
+def _given(group: Group) -> tuple[str, str, str, str, str, str]:
+    epsilon = group.true_epsilon or 0.0
+    users = count(group.covered or int(group.users[-1]))
+    return group.agent, f"{epsilon:.4g}", small(group.delta or 0.0), odds(epsilon), users, really(group)
+
+
+def _summary(members: list[Group]) -> str:
+    asked, deltas = ({getattr(group, name) for group in members} - {None} for name in ("epsilon", "delta"))
+    said = f"ε = {', '.join(f'{one:g}' for one in sorted(asked))}, δ = {', '.join(map(small, sorted(deltas)))}."
+    stricter = sorted({group.agent for group in members if group.stricter})
+    return f"{said} The noise of {', '.join(stricter)} gives less: see the table." if stricter else said
+
+
+def facts(group: Group) -> list[tuple[str, str]]:
+    replaced = group.relation == "replace"
+    return [
+        ("Who is protected", PROTECTED),
+        ("Against whom", AGAINST[group.trust]),
+        ("Who must be trusted", TRUSTED[group.trust]),
+        ("What it means", meaning(replaced)),
+        ("Neighbours", "Replace: one user is swapped for any other." if replaced else "Null: one user contributes zero."),
+        ("Noise", SOURCES.get(group.source, group.source)),
+    ]
+
+
+def meaning(replaced: bool) -> str:
+    """(epsilon, delta) as one sentence about probabilities."""
+    change = "were somebody else altogether" if replaced else "had contributed nothing"
+    return f"If any one user {change}, the probability of whatever is seen would change by at most the factor e^ε, plus δ."
+
+
+def not_protected(trust: str, *, returns_shown: bool) -> list[str]:
+    """The limits of a guarantee: the ones of its kind, and the ones of this report."""
+    said = ["A user’s own actions: whoever watches one user act may learn about that user."] if trust == "joint" else []
+    if trust in ("central", "joint"):
         said.append("The curator’s memory: raw data, exact sums and saved state are secrets.")
     said.append("Facts about the population that would have been learned without that user, too.")
     said.append("Somebody who takes part k times: the loss (μ or ε) is k times as large.")
@@ -119,8 +123,3 @@ def odds(epsilon: float) -> str:
 
 def small(delta: float) -> str:
     return f"{delta:g}".replace("e-0", "e-")
-
-
-def count(number: float) -> str:
-    """100 000, with narrow spaces that do not break."""
-    return f"{number:,.0f}".replace(",", "\u202f")

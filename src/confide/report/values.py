@@ -5,7 +5,6 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,20 +12,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from confide import drawing
+from confide.drawing import LIGHT
 from confide.errors import InvalidParameter
 from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import Relation, Trust
-from confide.report.looks import LIGHT, palette
-from confide.report.markup import Markup, escape, join, tag
-from confide.report.promises import AGAINST, NAMES, TRUSTED, Promise, count, not_protected, odds, small
+from confide.report import page
+from confide.report.promises import AGAINST, NAMES, TRUSTED, not_protected, odds, small
+from confide.report.words import many
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Array = npt.NDArray[np.float64]
-_HERE = Path(__file__).parent
 _BARS = "#111827"  # error bars
 _FEW = 60  # states that have room for a bar each
 _ON_PAGE = 100  # rows of the page's table
@@ -205,20 +205,13 @@ def record(shown: Shown) -> dict[str, Any]:
 
 def plot_values(shown: Shown) -> "Figure":
     """Values with their error bars: by state, or, where there are many, in the order of their values."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.0, 3.1), layout="constrained", facecolor="white")
+    figure = drawing.canvas((7.0, 3.1))
     ax = figure.subplots()
     _draw(ax, shown)
+    drawing.dress(ax)
+    ax.grid(visible=False, axis="x")
     if shown.estimate.guarantee.trust is Trust.NONE:
         ax.set_title("NO PRIVACY: for the data holder only", fontsize=8.5, color="#b3161f", fontweight="bold")
-    ax.grid(visible=True, axis="y", color="#e5e7eb", linewidth=0.6)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color("#9ca3af")
-    ax.tick_params(labelsize=7.5, color="#9ca3af", labelcolor="#374151", width=0.6)
-    for label in (ax.xaxis.label, ax.yaxis.label):
-        label.set_fontsize(8.5)
     return figure
 
 
@@ -251,52 +244,45 @@ def write_values(shown: Shown, folder: str | Path, *, command: str = "") -> Path
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(heads(shown))
         writer.writerows([int(row[0]), *map(repr, row[1:])][shown.one :] for row in sorted(rows(shown)))
-    drawing = _saved(shown, target / "figures")
-    page = target / "report.html"
-    page.write_text(_page(shown, drawing, command), encoding="utf-8", newline="\n")
-    return page
-
-
-def _saved(shown: Shown, folder: Path) -> bytes:
-    """The figure as SVG, which is also in the folder, beside a PNG."""
-    import matplotlib
-
     figure = plot_values(shown)
-    with matplotlib.rc_context({"svg.hashsalt": "confide"}):
-        figure.savefig(folder / "values.svg", metadata={"Date": None})
-    figure.savefig(folder / "values.png", dpi=200)
-    return (folder / "values.svg").read_bytes()
+    for ending in (".svg", ".png"):
+        drawing.saved(figure, target / "figures" / f"values{ending}")
+    return page.write(_page(shown, (target / "figures" / "values.svg").read_bytes(), command), target / "report.html")
 
 
-def _page(shown: Shown, drawing: bytes, command: str) -> str:
+def _page(shown: Shown, picture: bytes, command: str) -> str:
     """One file that loads nothing and runs nothing: there is no script in it."""
-    data = base64.b64encode(drawing).decode()
-    figure = Markup(f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(_described(shown))}" width="100%">')
-    private = shown.estimate.guarantee.trust is not Trust.NONE
-    promise = tag("section", tag("h2", "Privacy"), _promise(shown.estimate.guarantee, words(shown)), id="privacy")
-    parts = [
-        tag("header", tag("p", tag("b", "confide"), " report", class_="brand"), tag("h1", shown.title), _meta(shown)),
-        "" if private else promise,
-        tag("section", _list([line for line in words(shown) if line[0] not in ("promise", "assumed")])),
-        tag("section", tag("figure", figure, class_="plot")),
-        tag("section", tag("h2", "Values"), _table(shown)),
-        promise if private else "",
-        _certificate(shown.estimate.certificate),
-        tag("section", tag("h2", "Do it again"), tag("pre", command)) if command else "",
-        tag("footer", tag("p", f"Made {datetime.now(UTC).strftime('%Y-%m-%d %H:%M UTC')}.")),
+    guarantee, said, certificate = shown.estimate.guarantee, words(shown), shown.estimate.certificate
+    private, lines = guarantee.trust is not Trust.NONE, [cells(shown, row) for row in rows(shown, _ON_PAGE)]
+    more = len(shown.estimate.values) - len(lines)
+    by = "The most visited states first. " if shown.counts is not None else ""
+    trust = guarantee.trust.value
+    facts = [
+        ("Who is protected", "Every user in the log, with all trajectories that are counted."),
+        ("Against whom", AGAINST.get(trust, "")),
+        ("Who must be trusted", TRUSTED.get(trust, "")),
+        ("What it means", dict(said)["promise"]),
     ]
-    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-    style = palette() + (_HERE / "report.css").read_text(encoding="utf-8") + _STYLE
-    head = (
-        '<meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">'
-        f"<title>{escape(shown.title)}</title><style>{style}</style>"
+    return page.render(
+        "values.html",
+        title=shown.title,
+        facts=_meta(shown),
+        said=[line for line in said if line[0] not in ("promise", "assumed")],
+        picture=base64.b64encode(picture).decode(),
+        described=_described(shown),
+        heads=titles(shown),
+        lines=lines,
+        note=f"{by}{f'{more:,} more are in values.csv.' if more else 'The same numbers are in values.csv.'}",
+        private=private,
+        promised=dict(said)["promise"],
+        name=NAMES.get(trust, ""),
+        promise_facts=facts,
+        limits=not_protected(trust, returns_shown=False),
+        assumed=[text for name, text in said if name == "assumed"],
+        guarantee=str(guarantee),
+        certificate="" if certificate is None else json.dumps(certificate.document, indent=2),
+        command=command,
     )
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body><main>{join(parts)}</main></body></html>\n'
-
-
-_STYLE = "figure.plot img { display: block; background: #fff; border-radius: 8px; } td, thead th + th { text-align: right; }\n"
 
 
 def _described(shown: Shown) -> str:
@@ -305,73 +291,7 @@ def _described(shown: Shown) -> str:
     return f"{what}, {bars}; the numbers are in values.csv."
 
 
-def _meta(shown: Shown) -> Markup:
+def _meta(shown: Shown) -> list[str]:
     guarantee = shown.estimate.guarantee
-    values = len(shown.estimate.values)
-    facts = ["1 value" if values == 1 else f"{count(values)} values", f"{count(guarantee.users)} users"]
-    facts.append("NO PRIVACY" if guarantee.trust is Trust.NONE else f"ε = {guarantee.epsilon:.4g}, δ = {small(guarantee.delta)}")
-    return tag("p", *[tag("span", fact) for fact in facts], class_="meta")
-
-
-def _list(lines: list[tuple[str, str]]) -> Markup:
-    return tag("dl", *[join([tag("dt", name), tag("dd", text)]) for name, text in lines], class_="facts")
-
-
-def _table(shown: Shown) -> Markup:
-    head = tag("tr", *[tag("th", name, scope="col") for name in titles(shown)])
-    lines = [cells(shown, row) for row in rows(shown, _ON_PAGE)]
-    body = [tag("tr", tag("th", first, scope="row"), *[tag("td", text) for text in rest]) for first, *rest in lines]
-    more = len(shown.estimate.values) - len(lines)
-    by = "The most visited states first. " if shown.counts is not None else ""
-    note = f"{by}{f'{more:,} more are in values.csv.' if more else 'The same numbers are in values.csv.'}"
-    table = tag("div", tag("table", tag("thead", head), tag("tbody", *body)), class_="scroll", tabindex="0", role="region")
-    return join([table, tag("p", note, class_="note")])
-
-
-def _promise(guarantee: Guarantee, said: list[tuple[str, str]]) -> Markup:
-    promised = dict(said)["promise"]
-    if guarantee.trust is Trust.NONE:
-        return tag(
-            "article",
-            tag("h3", tag("span", "NO PRIVACY", class_="loud")),
-            tag("p", tag("strong", promised)),
-            class_="promise nobody",
-        )
-    stated = Promise(
-        guarantee.trust,
-        guarantee.epsilon,
-        guarantee.delta,
-        guarantee.relation,
-        guarantee.users,
-        guarantee.source,
-        str(guarantee),
-    )
-    facts = [
-        ("Who is protected", "Every user in the log, with all trajectories that are counted."),
-        ("Against whom", AGAINST[guarantee.trust]),
-        ("Who must be trusted", TRUSTED[guarantee.trust]),
-        ("What it means", promised),
-    ]
-    items = [tag("li", text) for name, text in said if name == "assumed"]
-    assumed = [tag("h4", "What is assumed"), tag("ul", *items)] if items else []
-    limits = [tag("li", text) for text in not_protected(stated, returns_shown=False)]
-    return tag(
-        "article",
-        tag("h3", NAMES[guarantee.trust]),
-        tag(
-            "div",
-            _list(facts),
-            tag("div", tag("h4", "What is NOT protected"), tag("ul", *limits), *assumed),
-            class_="two",
-        ),
-        tag("p", tag("code", str(guarantee)), class_="stated"),
-        class_="promise",
-    )
-
-
-def _certificate(certificate: Certificate | None) -> Markup:
-    if certificate is None:
-        return Markup("")
-    check = tag("p", "Compute its promise again: ", tag("code", "confide verify certificate.json"))
-    text = tag("pre", json.dumps(certificate.document, indent=2))
-    return tag("section", tag("h2", "Certificate"), check, tag("details", tag("summary", "certificate.json"), text))
+    asked = "NO PRIVACY" if guarantee.trust is Trust.NONE else f"ε = {guarantee.epsilon:.4g}, δ = {small(guarantee.delta)}"
+    return [many(len(shown.estimate.values), "value"), many(guarantee.users, "user"), asked]

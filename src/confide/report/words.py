@@ -1,90 +1,220 @@
-"""The result in plain words, and numbers as people read them."""
+"""A study in plain words, and numbers as people read them."""
 
 import math
+from collections import Counter
+from collections.abc import Callable
 
-from confide.privacy.request import Trust
-from confide.report.bands import Summary
-from confide.report.promises import count
-from confide.report.series import Series, World
+from confide.experiments.analysis import Interval, Reached
+from confide.experiments.group import OPEN, Group
+from confide.experiments.study import Study
+from confide.experiments.summary import LEVEL, Pair, Row, seeds_needed
 
-
-def headline(world: World) -> str:
-    """What these runs showed, in one or two sentences: about the learner that comes first, as it was asked for."""
-    if not world.learners:
-        return _room(world)
-    chosen = world.learners[0]
-    who = f"the private learner {spoken(chosen)}" if chosen.promise.private else spoken(chosen)
-    start = f"After {count(chosen.users)} users, {who}"
-    if not world.exact:
-        unknown = "What optimal play earns here is not known, so regret is not either."
-        return f"{start} has earned {plus_minus(chosen.mean_return())} per user. {unknown}"
-    place = _place(world.progress(chosen.final_value().mean), number(chosen.final_value().mean))
-    return " ".join([f"{start} {place}.", *cost(world, chosen)])
+_SURE = f"{100 * LEVEL:g}\u202f%"
 
 
-def spoken(series: Series) -> str:
-    """A label within a sentence."""
-    return series.agent if series.label == series.agent else f"{series.agent} ({series.label.removeprefix(series.agent + ', ')})"
+def headline(study: Study) -> str:
+    """What came out, at the guarantee to look at first."""
+    if not study.rows:
+        return "Nothing came out: every run failed."
+    if not study.learners:
+        return _room(study)
+    return " ".join(
+        part for part in (_nobody(study), _best_where(study), _unranked(study), _cost(study), significance(study)) if part
+    )
 
 
-def cost(world: World, series: Series) -> list[str]:
-    """What it lost, beside the same learner without privacy and beside uniform play."""
-    regret, said = series.final_regret().mean, []
-    twin = twin_of(world, series)
-    if series.promise.private and (ratio := times(world, series)) is not None and twin is not None:
-        open_ = number(twin.final_regret().mean)
-        if ratio < 1.05:
-            said.append(f"Its regret, {number(regret)}, is no larger than that of the same learner without privacy, {open_}.")
-        else:
-            said.append(
-                f"Privacy cost {number(ratio, 2)} times the regret of the same learner without privacy "
-                f"({number(regret)} against {open_})."
-            )
-    share = share_of_uniform(world, series)
-    if share is not None:
-        said.append(f"Its regret is {in_words(percent(share))} of what uniform play loses.")
+def nobody_learned(study: Study) -> list[str]:
+    """One sentence per problem: for tables."""
+    few = " (with one seed this cannot be tested)" if study.seeds == 1 else ""
+    return [
+        f"{problem}: nobody learned; no learner is significantly better than uniform play{few}"
+        for problem in study.problems
+        if study.nobody_learned(problem)
+    ]
+
+
+def _nobody(study: Study) -> str:
+    found = [problem for problem in study.problems if study.nobody_learned(problem)]
+    if not found:
+        return ""
+    better = "better" if study.seeds == 1 else "significantly better"
+    return f"Nobody learned on {_listed(found)}: after {count(study.users)} users no learner is {better} than uniform play."
+
+
+def _best_where(study: Study) -> str:
+    tried = {problem: study.ranking(problem, study.chosen) for problem in study.problems if not study.nobody_learned(problem)}
+    ranked = {problem: order for problem, order in tried.items() if order}
+    if not ranked:
+        return ""
+    alone = max(len(order) for order in ranked.values()) == 1
+    does = ("lost" if alone else "lost least") if study.known(next(iter(ranked))) else ("earned" if alone else "earned most")
+    places: dict[str, list[str]] = {}
+    for problem, order in ranked.items():
+        first = [row.group.agent for row in order if _final(row) == _final(order[0])]
+        every = len(first) == len(order) and len(order) > 1
+        places.setdefault(_listed(first) + (" alike" if every else ""), []).append(problem)
+    start = "Without privacy" if study.chosen == OPEN else f"At {study.chosen}"
+    shares = [row.of_uniform.estimate for row, *_ in ranked.values() if row.of_uniform is not None]
+    of_uniform = f": {_between(shares, lambda one: in_words(percent(one)))} of what uniform play loses" if shares else ""
+    if alone:
+        figures = [f"{number(_final(order[0]))} on {problem}" for problem, order in ranked.items()]
+        return f"{start}, {' and '.join(places)} {does} {_listed(figures)}{of_uniform}."
+    if len(places) == 1:
+        everywhere = f"all {len(ranked)} problems" if len(ranked) > 2 else _listed(list(ranked))
+        return f"{start}, {next(iter(places))} {does} on {everywhere}{of_uniform}."
+    return f"{start}, the best was {_listed([f'{agent} on {_listed(there)}' for agent, there in places.items()])}{of_uniform}."
+
+
+def _unranked(study: Study) -> str:
+    """Who failed at the guarantee to look at first."""
+    chosen = {row.group.epsilon for row in study.rows if row.group.promise == study.chosen}
+    failed = Counter((one["agent"], one["problem"]) for one in study.failures if one["epsilon"] in chosen)
+    said = [f"{agent} failed in {runs} of {study.seeds} runs on {problem}" for (agent, problem), runs in failed.items()]
+    return f"{_listed(said)}, and is not ranked there." if said else ""
+
+
+def _cost(study: Study) -> str:
+    """Of the best learner of each problem."""
+    tried = [problem for problem in study.problems if not study.nobody_learned(problem)]
+    best = [order[0] for problem in tried if (order := study.ranking(problem, study.chosen))]
+    costs = [row.of_no_privacy for row in best if row.of_no_privacy is not None]
+    if not costs:
+        return ""
+    who = "it" if len({row.group.agent for row in best}) == 1 else "the best"
+    times = _between([cost.estimate for cost in costs], lambda one: number(one, 2))
+    if all(cost.low is not None and cost.high is not None and cost.low <= 1 <= cost.high for cost in costs):
+        return f"The cost of privacy is not statistically significant ({times} times the regret without privacy)."
+    return f"Privacy cost {who} {times} times the regret without privacy."
+
+
+def _room(study: Study) -> str:
+    gaps = [(problem, gap) for problem in study.problems if (gap := study.gap(problem)) is not None]
+    if not gaps:
+        return f"No learner took part: reference policies only, for {count(study.users)} users."
+    said = [f"{number(gap * study.users, 4)} on {problem}" for problem, gap in gaps]
+    return f"No learner took part. Uniform play loses {_listed(said)} to optimal play over {count(study.users)} users."
+
+
+def significance(study: Study) -> str:
+    """How many of the differences between agents are significant, or could be."""
+    pairs = study.pairs
+    if study.seeds == 1:
+        return "With one seed nothing can be said about statistical significance."
+    if not pairs:
+        return ""
+    if not any(pair.compared.possible for pair in pairs):
+        enough = f"{seeds_needed(len(pairs))} seeds could show one"
+        if len(pairs) == 1:
+            return f"With {study.seeds} seeds the one difference between agents cannot be significant; {enough}."
+        what = f"none of {len(pairs)} differences between agents"
+        return f"With {study.seeds} seeds {what} can be significant after correction for their number; {enough}."
+    shown = sum(pair.compared.significant for pair in pairs)
+    corrected = f"statistically significant ({_SURE}, corrected for {len(pairs)} comparisons)"
+    many = f"{shown or 'None'} of {len(pairs)} differences between agents"
+    return f"{many} {'is' if shown in (0, 1) else 'are'} {corrected}."
+
+
+def details(study: Study, row: Row) -> list[str]:
+    """What a card says of a learner."""
+    said = []
+    if row.final is not None:
+        said.append(f"{'Regret' if row.regret is not None else 'Average return'} {interval(row.final)}")
+    if row.of_uniform is not None:
+        said[0] += f", {percent(row.of_uniform.estimate)} of uniform play’s"
+    if row.of_no_privacy is not None:
+        said.append(f"{interval(row.of_no_privacy, 2)} times its regret without privacy")
+    if row.learned is False:
+        said.append("Not significantly better than uniform play" if study.seeds > 1 else "No better than uniform play")
+    if row.group.stricter:
+        said.append(really(row.group))
     return said
 
 
-def twin_of(world: World, series: Series) -> Series | None:
-    """The same agent without privacy, after as many users: beside another one a difference need not be privacy's."""
-    same = (s for s in world.learners if s.agent == series.agent and s.users == series.users)
-    return next((s for s in same if s.promise.trust is Trust.NONE), None)
+def best_details(study: Study, problem: str) -> list[str]:
+    """What a problem's card says below its best learner."""
+    best, *others = study.ranking(problem, study.chosen)
+    said = details(study, best)
+    if others:
+        said.append(f"Next: {others[0].group.agent}, {number(_final(others[0]))}; {_tested(study, best, others[0])}")
+    return said
 
 
-def times(world: World, series: Series) -> float | None:
-    """The regret of a private series over its twin's."""
-    twin = twin_of(world, series)
-    if twin is None or not world.exact:
-        return None
-    mine, other = series.final_regret().mean, twin.final_regret().mean
-    return mine / other if other > 0 and math.isfinite(mine) else None
+def _tested(study: Study, first: Row, second: Row) -> str:
+    names = {first.group.agent, second.group.agent}
+    same = (pair for pair in study.pairs if (pair.problem, pair.promise) == (first.group.problem, first.group.promise))
+    pair = next((pair for pair in same if {pair.compared.first, pair.compared.second} == names), None)
+    return "not compared" if pair is None else f"the difference is {verdict(pair)}"
 
 
-def share_of_uniform(world: World, series: Series) -> float | None:
-    if not world.gap or world.gap < 0:
-        return None
-    share = series.final_regret().mean / (world.gap * series.users)
-    return share if math.isfinite(share) else None
-
-
-def _place(progress: float | None, value: str) -> str:
-    if progress is None:
-        return f"plays a policy of value {value}"
-    if progress < -0.005:
-        return f"plays worse than uniform play (a policy of value {value})"
-    if progress < 0.005:
-        return "plays no better than uniform play"
-    return f"is {in_words(percent(progress))} of the way from uniform to optimal play"
-
-
-def _room(world: World) -> str:
-    if world.gap is None:
-        return f"Reference play only, for {count(world.users)} users: no learner took part."
+def verdict(pair: Pair) -> str:
+    if pair.compared.significant:
+        return f"significant, p = {probability(pair.compared.adjusted)}"
     return (
-        f"Uniform play loses {number(world.gap * world.users, 4)} to optimal play over {count(world.users)} users: "
-        "the room that a learner has. No learner took part in these runs."
+        f"not significant, p = {probability(pair.compared.adjusted)}" if pair.compared.possible else "not tested: too few seeds"
     )
+
+
+def remarks(study: Study) -> list[str]:
+    """What a reader must know before trusting the figures."""
+    said = []
+    for group in (row.group for row in study.rows if row.group.stopped):
+        stops = ", ".join(f"seed {one.seed} after {count(one.users)} of {count(one.planned)} users" for one in group.stopped)
+        cut = {one.seed for one in group.stopped} & set(group.seeds)
+        kept = f"the figures stop at {count(group.users[-1])} users" if cut else "left out of all figures"
+        said.append(f"{group.label} was interrupted ({stops}): {kept}.")
+    silent = [
+        row.group.label
+        for row in study.rows
+        if row.group.noise_std is not None and not row.group.noisy and not row.group.reference
+    ]
+    if silent:
+        said.append(f"{', '.join(silent)}: no noise was added to what the policy was planned from, so there is no noise to show.")
+    return said
+
+
+def really(group: Group) -> str:
+    """Where the noise gives much less than was asked for: printed constants do."""
+    return f"Asked for ε = {group.epsilon:.3g}, really gives ε = {group.true_epsilon:.3g}" if group.stricter else ""
+
+
+def interval(figure: Interval, digits: int = 3) -> str:
+    between = ends(figure, digits)
+    return f"{number(figure.estimate, digits)} ({between})" if between else number(figure.estimate, digits)
+
+
+def ends(figure: Interval, digits: int = 3) -> str:
+    """Of the interval; nothing where there is none, or none that these digits show."""
+    if figure.low is None or figure.high is None:
+        return ""
+    low, high = number(figure.low, digits), number(figure.high, digits)
+    return "" if low == high else f"{low} to {high}"
+
+
+def share_ends(figure: Interval) -> str:
+    if figure.low is None or figure.high is None:
+        return ""
+    low, high = percent(figure.low), percent(figure.high)
+    return "" if low == high else f"{low} to {high}"
+
+
+def reached(found: Reached) -> tuple[str, str]:
+    """The median, and what else is to be said."""
+    missing = found.seeds - found.reached
+    if missing:
+        return _users(found.median), f"not reached in {missing} of {found.seeds}"
+    return _users(found.median), "" if found.low is None or found.high is None else f"{_users(found.low)} to {_users(found.high)}"
+
+
+def grown(row: Row) -> tuple[str, str]:
+    """The measured exponent, and the theorem's."""
+    growth = row.growth
+    if growth is None:
+        return "–", ""
+    measured = f"{growth.slope:.2f}" if growth.error is None else f"{growth.slope:.2f} ± {growth.error:.2f}"
+    if row.theorem is None:
+        return measured, ""
+    against = {"below": "below", "above": "above", "compatible": "compatible with", "unknown": "bound:"}[row.verdict]
+    return measured, f"{against} {row.theorem.exponent:.3g} {row.theorem.locator}"
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -95,15 +225,6 @@ def number(value: float, digits: int = 3) -> str:
         return f"{value:.{digits}g}"
     rounded = float(f"{value:.{digits}g}")
     return count(rounded) if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:.{digits}g}"
-
-
-def plus_minus(figure: Summary) -> str:
-    """The mean to the digits that its standard error leaves."""
-    if not figure.error or not math.isfinite(figure.error):
-        return number(figure.mean)
-    place = math.floor(math.log10(figure.error)) - 1
-    digits = 3 if figure.mean == 0 else math.floor(math.log10(abs(figure.mean))) - place + 1
-    return f"{number(figure.mean, min(max(digits, 2), 6))} ± {number(figure.error, 2)}"
 
 
 def percent(share: float) -> str:
@@ -120,3 +241,33 @@ def percent(share: float) -> str:
 
 def in_words(share: str) -> str:
     return share.replace(">\u202f", "more than ").replace("<\u202f", "less than ")
+
+
+def probability(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
+def count(value: float) -> str:
+    """100 000, with narrow spaces that do not break."""
+    return f"{value:,.0f}".replace(",", "\u202f")
+
+
+def many(value: int, what: str) -> str:
+    return f"{count(value)} {what if value == 1 else what + 's'}"
+
+
+def _final(row: Row) -> float:
+    return math.nan if row.final is None else row.final.estimate
+
+
+def _users(value: float) -> str:
+    return count(value) if value < math.inf else "never"
+
+
+def _between(values: list[float], say: Callable[[float], str]) -> str:
+    low, high = say(min(values)), say(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from confide.reproduce.findings import Algorithm, Claim, Erratum, Figure, Line, 
 from confide.reproduce.fits import exponent, fitted, plain
 from confide.reproduce.luyo21_bounds import nontrivial_from
 from confide.reproduce.norms import norm_claims
-from confide.reproduce.runs import Case, at_random, measured, regrets
+from confide.reproduce.runs import at_random, case, measured, regrets, with_epsilon
 
 Array = npt.NDArray[np.float64]
 DELTA, PROBLEM = 1e-5, "oscillator"
@@ -211,10 +212,10 @@ def rate_claims() -> tuple[Claim, ...]:
 def run_all(quick: bool) -> Algorithm:
     many, few, seeds = (10_000, 100, range(2)) if quick else (100_000, 1_000, range(8))
     promises: tuple[Request, ...] = (JointDP(1.0, DELTA), JointDP(10.0, DELTA), NoPrivacy())
-    cases = [Case(OURS, PROBLEM, privacy, many) for privacy in promises]
-    cases += [cases[i].at(episodes=few).printed for i in (0, 1, 2)]
-    cases.append(Case(OURS, "thermal", promises[0], many))
-    runs = tuple(measured(case, seeds if case.episodes > few else seeds[:2]) for case in cases)
+    cases = [case(OURS, PROBLEM, privacy, many) for privacy in promises]
+    cases += [replace(cases[i], episodes=few).printed() for i in (0, 1, 2)]
+    cases.append(case(OURS, "thermal", promises[0], many))
+    runs = tuple(measured(spec, seeds if spec.episodes > few else seeds[:2]) for spec in cases)
     return Algorithm("Alg. 1", "Private-OFU-RL", "control/ofu_lq.py: OFULQ", runs)
 
 
@@ -227,13 +228,13 @@ def measure(quick: bool, say: Say) -> Curves:
     seeds = range(2 if quick else 8)
     users = (10_000, 40_000) if quick else (10_000, 100_000, 1_000_000)
     epsilons = (2.0, 1.0) if quick else (2.0, 1.0, 0.5, 0.25)
-    case = Case(OURS, PROBLEM, JointDP(1.0, DELTA), users[-1])
+    spec = case(OURS, PROBLEM, JointDP(1.0, DELTA), users[-1])
     few = (30, 100) if quick else (100, 300, 1_000)
     return {
-        "users": {n: regrets(case.at(episodes=n), seeds) for n in users},
-        "epsilon": {e: regrets(case.with_epsilon(e), seeds) for e in epsilons},
-        "printed": {n: regrets(case.at(episodes=n).printed, range(2)) for n in few},
-        OTHER: {n: regrets(case.at(agent=OTHER, episodes=n), seeds) for n in users},
+        "users": {n: regrets(replace(spec, episodes=n), seeds) for n in users},
+        "epsilon": {e: regrets(with_epsilon(spec, e), seeds) for e in epsilons},
+        "printed": {n: regrets(replace(spec, episodes=n).printed(), range(2)) for n in few},
+        OTHER: {n: regrets(replace(spec, agent=OTHER, episodes=n), seeds) for n in users},
     }
 
 
@@ -258,15 +259,15 @@ def growth(curves: Curves) -> Claim:
 def costs(quick: bool, say: Say) -> tuple[Claim, ...]:
     say("the cost of privacy")
     users, seeds = (10_000, range(2)) if quick else (100_000, range(8))
-    case = Case(OURS, PROBLEM, JointDP(1.0, DELTA), users)
-    free = regrets(case.at(privacy=NoPrivacy()), seeds)
-    cost = privacy_cost(regrets(case, seeds), free)
-    other = regrets(case.at(agent=OTHER), seeds)
+    spec = case(OURS, PROBLEM, JointDP(1.0, DELTA), users)
+    free = regrets(replace(spec, privacy=NoPrivacy()), seeds)
+    cost = privacy_cost(regrets(spec, seeds), free)
+    other = regrets(replace(spec, agent=OTHER), seeds)
     return (
         Claim(
             "Sec. IV-B",
             "The first term of the bound is the regret without privacy, the second the cost of privacy.",
-            f"Regret at epsilon = 1 over that without privacy: {cost}. Doing nothing costs {short(at_random(case))}; a controller on "
+            f"Regret at epsilon = 1 over that without privacy: {cost}. Doing nothing costs {short(at_random(spec))}; a controller on "
             f"residuals, without optimism, {short(float(other.mean()))} at epsilon = 1.",
             None,
             f"our calibrations, {PROBLEM}, K = {users:,}",
@@ -285,7 +286,7 @@ def figure(curves: Curves) -> Figure:
     bound = tuple(bounds.regret_bound(JointDP(1.0, DELTA), n) for n in users)
     over_K.append(Line("Thm. 3 with its constants", tuple(map(float, users)), bound, None, 0, "dot"))
     ends = (float(min(curves["printed"])), float(max(users)))
-    loss = at_random(Case(OURS, PROBLEM, NoPrivacy(), 1))
+    loss = at_random(case(OURS, PROBLEM, NoPrivacy(), 1))
     over_K.append(Line("doing nothing", ends, tuple(loss * end for end in ends), None, None, "dashdot"))
     return Figure(
         "chowdhury21",

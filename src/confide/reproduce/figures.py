@@ -1,12 +1,11 @@
-"""Figures in the house look: the palette, dashes and dress of `confide.report`, for curves that are not runs."""
+"""Figures in the house look: the palette, dashes and dress of `confide.drawing`, for curves that are not runs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from confide.report.looks import Look
-from confide.report.plots import DASHES, HEIGHT, SMALL, TEXT, WIDTH, dress, fit, saved
+from confide.drawing import DASHES, HEIGHT, SMALL, TEXT, WIDTH, Look, canvas, dress, fit, saved
 from confide.reproduce.findings import Figure, Line, Panel
 
 if TYPE_CHECKING:
@@ -21,14 +20,12 @@ def save(figure: Figure, folder: Path) -> Path:
 
 def draw(figure: Figure) -> "Drawn":
     """Two panels to a row, each with its own legend below it."""
-    from matplotlib.figure import Figure as Canvas
-
     wide = min(2, len(figure.panels))
     rows = -(-len(figure.panels) // wide)
     entries = max(len(panel.lines) for panel in figure.panels)
     height = HEIGHT + 0.16 * -(-entries // 2) + 0.3
-    canvas = Canvas(figsize=(WIDTH * wide + 0.2, height * rows), layout="constrained", facecolor="white")
-    parts = canvas.subfigures(rows, wide, squeeze=False).ravel()
+    drawn = canvas((WIDTH * wide, height * rows))
+    parts = drawn.subfigures(rows, wide, squeeze=False).ravel()
     for part, panel in zip(parts, figure.panels, strict=False):
         ax = part.subplots(1, 1)
         _panel(ax, panel)
@@ -40,7 +37,7 @@ def draw(figure: Figure) -> "Drawn":
             fontsize=SMALL - 1,
             handlelength=2.4,
         )
-    return canvas
+    return drawn
 
 
 def _panel(ax: "Axes", panel: Panel) -> None:

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from confide.experiments.spec import RunSpec
 from confide.linear_mdps.printed import LinearSetting, printed_linear, useful_from
 from confide.mixtures.printed import Setting, printed, printed_plus
 from confide.privacy.accounting import gaussian_mu
@@ -21,7 +22,7 @@ from confide.reproduce.luyo21_bounds import (
     nontrivial_from,
     plus_bound,
 )
-from confide.reproduce.runs import Case, measured
+from confide.reproduce.runs import case, measured
 
 K, H, D, DELTA = 100_000, 5, 5, 1e-5
 SETTING, LINEAR = Setting(K, H, D), LinearSetting(K, H, D)
@@ -244,9 +245,9 @@ def run_all(quick: bool) -> tuple[Algorithm, ...]:
     many, few = (10_000, 20) if quick else (100_000, 1_000)
     seeds = range(2 if quick else 8)
 
-    def both(agent: str, problem: str, promises: tuple[Request, ...], far: int = 1) -> tuple[Case, ...]:
-        ours = [Case(agent, problem, privacy, many * (far if isinstance(privacy, LocalDP) else 1)) for privacy in promises]
-        return (*ours, *(case.at(episodes=few).printed for case in ours))
+    def both(agent: str, problem: str, promises: tuple[Request, ...], far: int = 1) -> tuple[RunSpec, ...]:
+        ours = [case(agent, problem, privacy, many * (far if isinstance(privacy, LocalDP) else 1)) for privacy in promises]
+        return (*ours, *(replace(spec, episodes=few).printed() for spec in ours))
 
     chosen = (
         ("Alg. 1", "UCRL-VTR", "mixtures/ucrl_vtr.py: UCRLVTR", both("ucrl-vtr", "lock", (joint, local), 40)),
@@ -254,6 +255,6 @@ def run_all(quick: bool) -> tuple[Algorithm, ...]:
         ("Alg. 3", "UCRL-VTR+", "mixtures/ucrl_vtr_plus.py: UCRLVTRPlus", both("ucrl-vtr-plus", "lock", (joint, local), 40)),
     )
     return tuple(
-        Algorithm(locator, name, place, tuple(measured(case, seeds if case.episodes > 1_000 else seeds[:2]) for case in cases))
+        Algorithm(locator, name, place, tuple(measured(spec, seeds if spec.episodes > 1_000 else seeds[:2]) for spec in cases))
         for locator, name, place, cases in chosen
     )

@@ -2,19 +2,20 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.errors import PromiseBroken
 from confide.experiments.analysis import Growth, difference, ratio
+from confide.experiments.spec import Named, RunSpec
 from confide.linear_mdps.batches import adaptive, one_by_one, static
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.reproduce.findings import Claim, Figure, Line, Panel, Say, Table, short
 from confide.reproduce.fits import fitted, plain
 from confide.reproduce.luyo21_bounds import in_episodes, linear_bound, mixture_bound, nontrivial_from, plus_bound
-from confide.reproduce.runs import Case, at_random, promised_epsilon, regrets
+from confide.reproduce.runs import at_random, case, promised_epsilon, regrets, with_epsilon
 
 Array = npt.NDArray[np.float64]
 DELTA = 1e-5
@@ -26,7 +27,7 @@ class Row:
     """A line of Table 1, or one of the appendix that belongs there."""
 
     locator: str
-    case: Case
+    case: RunSpec
     bound: Callable[[Request, float], float]
     in_K: float  # claimed exponents
     in_epsilon: float
@@ -70,7 +71,7 @@ def rows(quick: bool) -> tuple[Row, ...]:
         far = isinstance(privacy, LocalDP) or privacy.delta == 0 or agent == "lsvi-ucb"
         bound = {"ucrl-vtr": mixture_bound, "ucrl-vtr-plus": plus_bound, "lsvi-ucb": linear_bound}[agent]
         times = many if far else users
-        return Row(locator, Case(agent, problem, privacy, times[-1]), bound, in_K, in_epsilon, times, epsilons)
+        return Row(locator, case(agent, problem, privacy, times[-1]), bound, in_K, in_epsilon, times, epsilons)
 
     return (
         row("Cor. 5", "ucrl-vtr", "lock", joint, 1 / 2, 1 / 2),
@@ -87,20 +88,20 @@ def measure(quick: bool, say: Say) -> tuple[Found, ...]:
     seeds, found = range(2 if quick else 8), []
     for row in rows(quick):
         say(f"Table 1: {row.locator}, {row.name}")
-        over_K = _stacked([row.case.at(episodes=users) for users in row.users], seeds)
-        over_epsilon = _stacked([row.case.with_epsilon(epsilon) for epsilon in row.epsilons], seeds)
+        over_K = _stacked([replace(row.case, episodes=users) for users in row.users], seeds)
+        over_epsilon = _stacked([with_epsilon(row.case, epsilon) for epsilon in row.epsilons], seeds)
         found.append(Found(row, over_K, over_epsilon, _printed(row, quick)))
     return tuple(found)
 
 
-def _stacked(cases: Sequence[Case], seeds: Sequence[int]) -> Array:
-    return np.stack([regrets(case, seeds) for case in cases], axis=1)
+def _stacked(cases: Sequence[RunSpec], seeds: Sequence[int]) -> Array:
+    return np.stack([regrets(spec, seeds) for spec in cases], axis=1)
 
 
 def _printed(row: Row, quick: bool) -> tuple[tuple[int, ...], Array] | str:
     """A release per user takes its time: few users, where nothing is learned by far."""
     users = (10, 40) if quick else (100, 300, 1000)
-    cases = [row.case.at(episodes=n).printed for n in users]
+    cases = [replace(row.case, episodes=n).printed() for n in users]
     try:
         return users, _stacked(cases, range(1 if quick else 2))
     except PromiseBroken as refused:
@@ -207,8 +208,8 @@ def _rate(one: Found) -> Claim:
 def _local_costs_more(found: Sequence[Found]) -> Claim:
     joint, local = (next(one for one in found if one.row.locator == locator) for locator in ("Cor. 5", "Cor. 6"))
     users = max(set(joint.row.users) & set(local.row.users), default=joint.row.users[-1])
-    cases = [one.row.case.at(episodes=users) for one in (local, joint)]
-    cost = ratio(*(regrets(case, range(len(joint.over_K))) for case in cases))
+    cases = [replace(one.row.case, episodes=users) for one in (local, joint)]
+    cost = ratio(*(regrets(spec, range(len(joint.over_K))) for spec in cases))
     return Claim(
         "Sec. 3",
         "The impact of local privacy is much larger than that of joint privacy.",
@@ -224,8 +225,8 @@ def variance(quick: bool) -> Claim:
     said, free = [], True
     for privacy in (JointDP(1.0, DELTA), NoPrivacy()):
         for problem in ("lock", "rand"):
-            case = Case("ucrl-vtr-plus", problem, privacy, 10_000 if quick else 100_000)
-            gap = difference(regrets(case, seeds), regrets(case.at(agent="ucrl-vtr"), seeds), paired=True)
+            spec = case("ucrl-vtr-plus", problem, privacy, 10_000 if quick else 100_000)
+            gap = difference(regrets(spec, seeds), regrets(replace(spec, agent="ucrl-vtr"), seeds), paired=True)
             low, high = gap.low or 0.0, gap.high or 0.0
             if privacy.epsilon < math.inf:
                 free = free and low <= 0 <= high
@@ -243,10 +244,10 @@ def variance(quick: bool) -> Claim:
 
 def batching(quick: bool) -> Claim:
     users, seeds = (100, range(2)) if quick else (2_000, range(3))
-    case = Case("lsvi-ucb", "latent", JointDP(1.0, DELTA), users)
+    spec = case("lsvi-ucb", "latent", JointDP(1.0, DELTA), users)
     few, all_of_them = (
-        regrets(case.at(options=(("schedule", plan),)), seeds)
-        for plan in (static(users, max(2, users // 100)), one_by_one(users))
+        regrets(replace(spec, options=(("schedule", plan),)), seeds)
+        for plan in (Named("static", static(users, max(2, users // 100))), Named("one by one", one_by_one(users)))
     )
     gained = ratio(few, all_of_them)
     return Claim(
@@ -261,9 +262,9 @@ def batching(quick: bool) -> Claim:
 
 def triggered(quick: bool) -> Claim:
     users, seeds = (10_000, range(2)) if quick else (100_000, range(8))
-    case = Case("lsvi-ucb", "latent", JointDP(1.0, DELTA), users)
-    other = case.at(options=(("schedule", adaptive(users)),))
-    cost, promised = ratio(regrets(other, seeds), regrets(case, seeds)), promised_epsilon(other)
+    spec = case("lsvi-ucb", "latent", JointDP(1.0, DELTA), users)
+    other = replace(spec, options=(("schedule", Named("adaptive", adaptive(users))),))
+    cost, promised = ratio(regrets(other, seeds), regrets(spec, seeds)), promised_epsilon(other)
     return Claim(
         "Remarks 4, 8",
         "It is unclear how batches that depend on the data can be made private.",
@@ -277,8 +278,8 @@ def triggered(quick: bool) -> Claim:
 
 def local(quick: bool) -> Claim:
     users, seeds = (10_000, range(1)) if quick else (1_000_000, range(4))
-    case = Case("next-state-vi", "latent", LocalDP(10.0, DELTA), users)
-    share = float(regrets(case, seeds).mean() / at_random(case))
+    spec = case("next-state-vi", "latent", LocalDP(10.0, DELTA), users)
+    share = float(regrets(spec, seeds).mean() / at_random(spec))
     return Claim(
         "Remark 5, Sec. 5",
         "Local privacy in linear MDPs is open, and needs a substantially different approach.",

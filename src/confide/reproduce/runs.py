@@ -1,93 +1,73 @@
-"""Short runs of agents: what an algorithm of a paper does on a problem of the zoo."""
+"""What an algorithm of a paper does on a problem of the zoo: cells of a sweep, run as a sweep runs them."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from confide.agents.catalogue import make_agent
-from confide.errors import PromiseBroken
-from confide.experiments.runner import prepare, run
+from confide.errors import ConfideError, PromiseBroken
+from confide.experiments.run_sweep import run_cells
+from confide.experiments.spec import RunSpec
+from confide.experiments.sweep import Cell, ProblemChoice, world
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
-from confide.problems.catalogue import make
 from confide.reproduce.findings import Measurement, short
 
 Array = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """An agent under a promise on a problem."""
-
-    agent: str
-    problem: str
-    privacy: Request
-    episodes: int
-    options: tuple[tuple[str, Any], ...] = ()
-
-    def at(self, **changed: Any) -> "Case":
-        return replace(self, **changed)
-
-    def with_epsilon(self, epsilon: float) -> "Case":
-        """The same promise at another epsilon."""
-        kind = LocalDP if isinstance(self.privacy, LocalDP) else JointDP
-        return replace(self, privacy=kind(epsilon, self.privacy.delta))
-
-    @property
-    def printed(self) -> "Case":
-        """With the constants of its paper."""
-        return replace(self, options=(*self.options, ("calibration", "paper")))
-
-    def make(self) -> Any:
-        return make_agent(self.agent, world(self.problem), episodes=self.episodes, privacy=self.privacy, **dict(self.options))
-
-    def __str__(self) -> str:
-        how = dict(self.options).get("calibration")
-        said = {"paper": "as printed", None: "ours"}.get(how, str(how))
-        promise = "no privacy" if isinstance(self.privacy, NoPrivacy) else str(self.privacy)
-        return f"{said}, {promise}, {self.problem}, {self.episodes:,} users"
+def case(agent: str, problem: str, privacy: Request, episodes: int, **options: Any) -> RunSpec:
+    """An agent under a guarantee on instance 0 of a problem. Local users are simulated by counts: the same law."""
+    counts = True if isinstance(privacy, LocalDP) else None
+    return RunSpec(
+        agent=agent, problem=problem, privacy=privacy, episodes=episodes, options=tuple(options.items()), counts=counts
+    )
 
 
-_WORLDS: dict[str, Any] = {}
+def with_epsilon(spec: RunSpec, epsilon: float) -> RunSpec:
+    """The same guarantee at another epsilon."""
+    kind = LocalDP if isinstance(spec.privacy, LocalDP) else JointDP
+    return replace(spec, privacy=kind(epsilon, spec.privacy.delta))
 
 
-def world(name: str) -> Any:
-    """Instance 0 of a problem, made once."""
-    if name not in _WORLDS:
-        _WORLDS[name] = make(name)
-    return _WORLDS[name]
+def said(spec: RunSpec) -> str:
+    how = dict(spec.options).get("calibration")
+    promise = "no privacy" if isinstance(spec.privacy, NoPrivacy) else str(spec.privacy)
+    return f"{'ours' if how is None else 'as printed'}, {promise}, {spec.problem}, {spec.episodes:,} users"
 
 
-def promised_epsilon(case: Case) -> float:
+def promised_epsilon(spec: RunSpec) -> float:
     """What the noise of the agent really gives, at the delta that was asked for."""
-    agent = case.make()
-    prepare(agent, 0)
-    return float(agent.guarantee.epsilon)
+    return float(spec.ready(world(ProblemChoice(spec.problem)), 0).guarantee.epsilon)
 
 
-def regrets(case: Case, seeds: Sequence[int]) -> Array:
-    """Exact regret after all users, one per seed. Local users are simulated by counts: the same law."""
-    counts = True if isinstance(case.privacy, LocalDP) else None
-    return np.array([run(case.make(), world(case.problem), seed=seed, counts=counts).regret[-1] for seed in seeds])
+def regrets(spec: RunSpec, seeds: Sequence[int]) -> Array:
+    """Exact regret after all users, one per seed."""
+    choice = ProblemChoice(spec.problem)
+    spec.ready(world(choice), seeds[0])  # what is refused raises its own error here
+    results = list(run_cells((Cell(spec, choice, seed) for seed in seeds), workers=1).values())
+    for result in results:
+        if result["status"] != "done":
+            raise ConfideError(result["error"])
+    return np.array([result["regret"][-1] for result in results])
 
 
-def at_random(case: Case) -> float:
+def at_random(spec: RunSpec) -> float:
     """The regret of uniform play (in a linear system, of doing nothing) over as many users."""
-    here = world(case.problem)
-    return float(case.episodes * (here.optimal_value - here.uniform_value))
+    here = world(ProblemChoice(spec.problem))
+    return float(spec.episodes * (here.optimal_value - here.uniform_value))
 
 
-def measured(case: Case, seeds: Sequence[int]) -> Measurement:
-    """One line of a table of algorithms; printed constants that break their own promise are refused, and that is said."""
-    idle = "doing nothing" if hasattr(world(case.problem), "A") else "uniform play"
-    beside = f"{idle} {short(at_random(case))}"
+def measured(spec: RunSpec, seeds: Sequence[int]) -> Measurement:
+    """One line of a table of algorithms; printed constants that break their own guarantee are refused, and that is said."""
+    idle = "doing nothing" if hasattr(world(ProblemChoice(spec.problem)), "A") else "uniform play"
+    beside = f"{idle} {short(at_random(spec))}"
     try:
-        epsilon = None if isinstance(case.privacy, NoPrivacy) else promised_epsilon(case)
+        epsilon = None if isinstance(spec.privacy, NoPrivacy) else promised_epsilon(spec)
     except PromiseBroken as refused:
-        return Measurement(f"{case}: refused, {refused}", None, "regret", math.nan, None, beside)
-    found = regrets(case, seeds)
+        return Measurement(f"{said(spec)}: refused, {refused}", None, "regret", math.nan, None, beside)
+    found = regrets(spec, seeds)
     error = float(found.std(ddof=1) / math.sqrt(len(found))) if len(found) > 1 else None
-    return Measurement(str(case), epsilon, "regret", float(found.mean()), error, beside)
+    return Measurement(said(spec), epsilon, "regret", float(found.mean()), error, beside)

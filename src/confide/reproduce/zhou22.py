@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from confide.reproduce.findings import Algorithm, Claim, Figure, Line, Panel, Re
 from confide.reproduce.fits import exponent, fitted, plain
 from confide.reproduce.luyo21_bounds import nontrivial_from
 from confide.reproduce.norms import norm_claims
-from confide.reproduce.runs import Case, at_random, measured, regrets
+from confide.reproduce.runs import at_random, case, measured, regrets, with_epsilon
 from confide.reproduce.zhou22_errata import errata
 
 Array = npt.NDArray[np.float64]
@@ -167,9 +168,9 @@ def run_all(quick: bool) -> tuple[Algorithm, ...]:
     made = []
     for agent, (locator, name, place) in _AGENTS.items():
         promises: tuple[Request, ...] = (JointDP(1.0, DELTA), LocalDP(1.0, DELTA), NoPrivacy())
-        ours = [Case(agent, PROBLEM, p, many * (40 if isinstance(p, LocalDP) else 1)) for p in promises]
-        printed = [case.at(episodes=few).printed for case in ours[:2]]
-        runs = tuple(measured(case, seeds if case.episodes > 1_000 else seeds[:2]) for case in (*ours, *printed))
+        ours = [case(agent, PROBLEM, p, many * (40 if isinstance(p, LocalDP) else 1)) for p in promises]
+        printed = [replace(spec, episodes=few).printed() for spec in ours[:2]]
+        runs = tuple(measured(spec, seeds if spec.episodes > 1_000 else seeds[:2]) for spec in (*ours, *printed))
         made.append(Algorithm(locator, name, place, runs))
     return tuple(made)
 
@@ -180,12 +181,12 @@ def measure(agent: str, quick: bool, say: Say) -> tuple[dict[int, Array], dict[f
     seeds = range(2 if quick else 8)
     users = (10_000, 100_000) if quick else (1_000, 10_000, 100_000, 1_000_000)
     epsilons = (1.0, 0.5) if quick else (2.0, 1.0, 0.5, 0.25)
-    case = Case(agent, PROBLEM, JointDP(1.0, DELTA), users[-1])
+    spec = case(agent, PROBLEM, JointDP(1.0, DELTA), users[-1])
     few = (10, 40) if quick else (100, 300, 1_000)
     return (
-        {n: regrets(case.at(episodes=n), seeds) for n in users},
-        {e: regrets(case.with_epsilon(e), seeds) for e in epsilons},
-        {n: regrets(case.at(episodes=n).printed, range(2)) for n in few},
+        {n: regrets(replace(spec, episodes=n), seeds) for n in users},
+        {e: regrets(with_epsilon(spec, e), seeds) for e in epsilons},
+        {n: regrets(replace(spec, episodes=n).printed(), range(2)) for n in few},
     )
 
 
@@ -212,15 +213,15 @@ def costs(quick: bool, say: Say) -> tuple[Claim, ...]:
     users, seeds = (10_000, range(2)) if quick else (100_000, range(16))
     found = {}
     for agent in _AGENTS:
-        case = Case(agent, PROBLEM, JointDP(1.0, DELTA), users)
-        found[agent] = privacy_cost(regrets(case, seeds), regrets(case.at(privacy=NoPrivacy()), seeds))
-    case = Case("linopt-vi", PROBLEM, JointDP(1.0, DELTA), users)
+        spec = case(agent, PROBLEM, JointDP(1.0, DELTA), users)
+        found[agent] = privacy_cost(regrets(spec, seeds), regrets(replace(spec, privacy=NoPrivacy()), seeds))
+    spec = case("linopt-vi", PROBLEM, JointDP(1.0, DELTA), users)
     deltas = (1e-3, 1e-6, 1e-12)
-    by_delta = [float(regrets(case.at(privacy=JointDP(1.0, delta)), seeds).mean()) for delta in deltas]
+    by_delta = [float(regrets(replace(spec, privacy=JointDP(1.0, delta)), seeds).mean()) for delta in deltas]
     power = math.log(by_delta[-1] / by_delta[0]) / math.log(math.log(1 / deltas[-1]) / math.log(1 / deltas[0]))
     step = paper_step(users, 5, 4)
-    slow = Case("linopt-po", PROBLEM, NoPrivacy(), users, (("step", step),))
-    lost = [float(regrets(one, seeds[:2]).mean()) for one in (slow, slow.at(options=()))]
+    slow = case("linopt-po", PROBLEM, NoPrivacy(), users, step=step)
+    lost = [float(regrets(one, seeds[:2]).mean()) for one in (slow, replace(slow, options=()))]
     return (
         Claim(
             "Remark 6.7",
@@ -261,7 +262,7 @@ def figure(curves: "dict[str, tuple[dict[int, Array], dict[float, Array], dict[i
     users = next(iter(curves.values()))[0]
     bound = tuple(bounds.value_bound(JointDP(1.0, DELTA), n) for n in users)
     over_K.append(Line("bound (4)", tuple(map(float, users)), bound, None, 0, "dot"))
-    loss = at_random(Case("uniform", PROBLEM, NoPrivacy(), 1))
+    loss = at_random(case("uniform", PROBLEM, NoPrivacy(), 1))
     over_K.append(Line("uniform play", tuple(map(float, users)), tuple(loss * n for n in users), None, None, "dashdot"))
     return Figure(
         "zhou22",

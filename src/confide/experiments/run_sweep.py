@@ -1,18 +1,20 @@
 """Run a sweep: over any backend, nothing twice, nothing lost."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confide.errors import ExecutionError
 from confide.execution import check_backend, each
 from confide.experiments.cell import INTERRUPTED, Task, run_alone
-from confide.experiments.comparison import Comparison, tidy
 from confide.experiments.store import Store, key_of
 from confide.experiments.sweep import Cell, Sweep
-from confide.experiments.sweep_file import read_sweep
+from confide.experiments.table import tidy
+
+if TYPE_CHECKING:
+    import pyarrow
 
 STORE = ".confide-store"
 
@@ -30,28 +32,36 @@ class Standing:
 Watch = Callable[[Standing], None]
 
 
-def compare(
-    sweep: Sweep | str | Path,
+def run_sweep(
+    sweep: Sweep,
     *,
     backend: str = "local",
     workers: int | None = None,
     store: str | Path | None = None,
     again: bool = False,
     progress: Watch | None = None,
-) -> Comparison:
-    """Run every cell of a sweep (or of a TOML file) that is not in the store yet, and put all of them into one table.
-
-    The table does not depend on the backend, the number of workers, or on how often it was interrupted. A cell that fails is a row of the
-    table that says why, and is tried again the next time. `store` is a folder, by default `.confide-store` here; `again` computes what is
-    in it anew. Ctrl-C, or worse, loses the cells at work only.
-    """
-    chosen = sweep if isinstance(sweep, Sweep) else read_sweep(sweep)
-    check_backend(backend, workers)
+) -> "pyarrow.Table":
+    """Run every cell of a sweep that is not in the store yet, and put all of them into one table: see `confide.compare`."""
     kept = Store(STORE if store is None else store)
-    cells = {key_of(cell): cell for cell in chosen.cells()}
+    found = run_cells(sweep.cells(), backend=backend, workers=workers, store=kept, again=again, progress=progress)
+    return tidy(sweep.name, found.items())
+
+
+def run_cells(
+    given: Iterable[Cell],
+    *,
+    backend: str = "local",
+    workers: int | None = None,
+    store: Store | None = None,
+    again: bool = False,
+    progress: Watch | None = None,
+) -> dict[str, dict[str, Any]]:
+    """The result of every cell by its key (`key_of`), in the order of the cells; those in the store are not run again."""
+    check_backend(backend, workers)
+    cells = {key_of(cell): cell for cell in given}
     found: dict[str, dict[str, Any]] = {}
-    if not again:
-        found = {key: result for key in cells if (result := kept.get(key)) is not None}
+    if store is not None and not again:
+        found = {key: result for key in cells if (result := store.get(key)) is not None}
     counts = {"done": len(found), "failed": 0, "stored": len(found)}
 
     def tell() -> None:
@@ -61,15 +71,15 @@ def compare(
     def take(key: str, result: dict[str, Any]) -> None:
         if result["status"] == INTERRUPTED:
             raise KeyboardInterrupt
-        if result["status"] == "done":
-            kept.put(key, result)
+        if store is not None and result["status"] == "done":
+            store.put(key, result)
         found[key] = result
         counts[result["status"]] += 1
         tell()
 
     tell()
     _run_all({key: cell for key, cell in cells.items() if key not in found}, take, backend, workers)
-    return tidy(chosen.name, ((key, found[key]) for key in cells))
+    return {key: found[key] for key in cells}
 
 
 def _run_all(cells: dict[str, Cell], take: Callable[[str, dict[str, Any]], None], backend: str, workers: int | None) -> None:

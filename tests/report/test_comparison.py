@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 import confide
 from confide.errors import InvalidParameter
 from confide.experiments import cell as cell_module
-from confide.experiments.compare import compare
-from confide.experiments.comparison import COLUMNS, Comparison
 from confide.experiments.runner import run
 from confide.experiments.spec import read_value, written
 from confide.experiments.store import Store, key_of
 from confide.experiments.sweep import Sweep, world
+from confide.experiments.table import COLUMNS
+from confide.report.comparison import Comparison, compare
 
 SMALL = Sweep(
     agents=["ucrl-vtr", "likelihood-vi", "uniform"],
@@ -201,7 +201,7 @@ KILLED = """
 import os, random, signal, time
 from pathlib import Path
 
-from confide.experiments.compare import compare
+from confide.report.comparison import compare
 from confide.experiments.sweep import Sweep
 
 sweep = Sweep(agents=["ucrl-vtr", "likelihood-vi"], problems=["lock"], epsilons=[1.0, 5.0], seeds=6, episodes=2_000)

@@ -5,10 +5,11 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
+from confide.drawing import NEUTRAL
 from confide.errors import InvalidParameter
-from confide.experiments.comparison import tidy
-from confide.report.comparison_plots import save_comparison_figures
-from confide.report.looks import NEUTRAL
+from confide.experiments.table import tidy
+from confide.report.comparison import Comparison
+from confide.report.plots import save_study_figures
 
 
 def cell(problem, agent, epsilon, seed, *, loss, known=True, spread=1.1):
@@ -40,7 +41,7 @@ def made(agents=("a", "a paper", "b"), problems=("lock", "rand"), epsilons=(0.5,
         for epsilon in epsilons
         for seed in range(seeds)
     ]
-    return tidy("made up", ((str(i), one) for i, one in enumerate(cells)))
+    return Comparison("made up", tidy("made up", ((str(i), one) for i, one in enumerate(cells))))
 
 
 def legend(figure):
@@ -112,7 +113,7 @@ def test_the_ladder_goes_from_paper_to_tight_to_no_privacy(many):
 @pytest.mark.parametrize(
     ("what", "options", "said"),
     [
-        ("regrets", {}, "regret, privacy or ladder, got 'regrets'"),
+        ("regrets", {}, "drawn as regret, value, noise, privacy, ladder, got 'regrets'"),
         ("regret", {"agents": ["c"]}, "no agent 'c'"),
         ("regret", {"problems": ["x"]}, "no problem 'x'"),
         ("regret", {"epsilons": [2.0]}, "no epsilon = 2 in this comparison; there are 0.5, 1, 5"),
@@ -125,9 +126,9 @@ def test_what_cannot_be_drawn(many, what, options, said):
 
 
 def test_figures_are_saved_with_their_fonts(tmp_path):
-    written = save_comparison_figures(made(problems=("lock",), epsilons=(1.0, None), seeds=2), tmp_path / "new")
+    written = save_study_figures(made(problems=("lock",), epsilons=(1.0, None), seeds=2).study, tmp_path / "new")
     assert [path.name for path in written] == [
-        f"{n}{e}" for n in ("regret", "privacy", "ladder") for e in (".svg", ".pdf", ".png")
+        f"{n}{e}" for n in ("regret", "value", "privacy", "ladder") for e in (".svg", ".pdf", ".png")
     ]
     for path in written:
         if path.suffix == ".pdf":
@@ -143,8 +144,8 @@ def test_a_figure_keeps_its_fonts_when_somebody_else_saves_it(many, tmp_path):
 
 def test_one_seed_unknown_values_and_odd_names(tmp_path):
     odd = made(agents=("$\\frac{", "_hidden"), problems=("$x_", "y"), seeds=1, known=False)
-    written = save_comparison_figures(odd, tmp_path)
-    assert {path.stem for path in written} == {"regret", "privacy"}
+    written = save_study_figures(odd.study, tmp_path)
+    assert {path.stem for path in written} == {"return", "privacy"}
     figure = odd.plot()
     assert legend(figure)[:2] == ["$\\frac{", "_hidden"]
     assert [ax.get_ylabel() for ax in figure.axes] == ["average return"] * 2
@@ -153,12 +154,12 @@ def test_one_seed_unknown_values_and_odd_names(tmp_path):
 
 def test_no_privacy_alone_has_no_epsilon_and_the_same_runs_give_the_same_files(tmp_path):
     alone = made(epsilons=(None,), problems=("lock",), seeds=2)
-    once, again = (save_comparison_figures(alone, tmp_path / name) for name in ("once", "again"))
-    assert {path.stem for path in once} == {"regret"}
+    once, again = (save_study_figures(alone.study, tmp_path / name) for name in ("once", "again"))
+    assert {path.stem for path in once} == {"regret", "value"}
     assert [path.read_bytes() for path in once] == [path.read_bytes() for path in again]
 
 
 def test_importing_imports_no_plotting():
-    code = "import sys, confide.report.comparison_plots, confide.report.comparison_page, confide.experiments.summary\n"
-    code += "print([m for m in ('plotly', 'matplotlib', 'scipy', 'numba', 'pyarrow') if m in sys.modules])"
+    code = "import sys, confide.report.comparison, confide.report.plots, confide.report.html\n"
+    code += "print([m for m in ('plotly', 'matplotlib', 'scipy', 'numba', 'pyarrow', 'jinja2') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

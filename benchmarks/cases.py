@@ -1,0 +1,90 @@
+"""The cases of a benchmark, run as the cells of a sweep: on all cores, one thread each, and nothing twice (`.confide-store`)."""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from confide.experiments.run_sweep import STORE, run_cells
+from confide.experiments.spec import RunSpec
+from confide.experiments.store import Store, key_of
+from confide.experiments.sweep import Cell, ProblemChoice, world
+from confide.privacy.request import JointDP, NoPrivacy, Request
+
+DELTA = 1e-5
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of a table: all that decides it."""
+
+    problem: str  # a name of the catalogue, or the file of a saved problem
+    agent: str
+    privacy: Request
+    episodes: int = 100_000
+    seeds: Sequence[int] = tuple(range(8))
+    options: tuple[tuple[str, Any], ...] = ()
+    instance: int = 0
+
+    @property
+    def world(self) -> Any:
+        return world(ProblemChoice(self.problem, self.instance))
+
+    @property
+    def spec(self) -> RunSpec:
+        return RunSpec(agent=self.agent, problem=self.problem, privacy=self.privacy, episodes=self.episodes, options=self.options)
+
+    @property
+    def cells(self) -> list[Cell]:
+        return [Cell(self.spec, ProblemChoice(self.problem, self.instance), seed) for seed in self.seeds]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the seeds of a case gave: regret, and episodes to 90 % (infinite if never)."""
+
+    regret: np.ndarray  # [seed], after all users
+    episodes: np.ndarray  # [seed]
+    nothing: float = math.nan  # the regret of uniform play; in a linear system, of doing nothing
+    users: np.ndarray = field(default_factory=lambda: np.zeros(0))  # checkpoints
+    curves: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # [seed, checkpoint]
+
+
+def joint(epsilon: float) -> Request:
+    return NoPrivacy() if epsilon == math.inf else JointDP(epsilon, DELTA)
+
+
+def saved(name: str, problem: Any) -> str:
+    """The file of a problem that is not in the catalogue."""
+    path = Path(STORE) / "problems" / f"{re.sub(r'[^a-zA-Z0-9]+', '-', name).strip('-')}.npz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        problem.save(path)
+    return str(path)
+
+
+def measured(cases: Iterable[Case]) -> dict[Case, Sample]:
+    """All cases; what fails ends the benchmark."""
+    chosen = list(dict.fromkeys(cases))
+    results = run_cells((cell for case in chosen for cell in case.cells), store=Store(STORE))
+    broken = [result for result in results.values() if result["status"] != "done"]
+    if broken:
+        raise SystemExit(f"{broken[0]['command']}: {broken[0]['error']}")
+    return {case: _sample(case, [results[key_of(cell)] for cell in case.cells]) for case in chosen}
+
+
+def _sample(case: Case, results: list[dict[str, Any]]) -> Sample:
+    curves = np.array([result["regret"] for result in results], dtype=float)
+    reached = [result["episodes_to_90"] for result in results]
+    loss = results[0]["optimal_value"] - results[0]["uniform_value"]
+    return Sample(
+        curves[:, -1],
+        np.array([math.inf if k is None else k for k in reached], dtype=float),
+        case.episodes * loss,
+        np.array(results[0]["users"], dtype=float),
+        curves,
+    )

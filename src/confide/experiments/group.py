@@ -1,0 +1,212 @@
+"""Runs that differ in their seed only, as arrays: what statistics, figures and pages are made of."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.agents.catalogue import AGENTS
+from confide.errors import InvalidParameter
+from confide.experiments.run import CURVES, Run, checkpoint_grid
+from confide.privacy.certificate import Certificate
+
+Array = npt.NDArray[np.float64]
+
+OPEN = "no privacy"
+_STATED = re.compile(
+    r"(?P<kind>Central|Joint|Local)DP\(epsilon=(?P<epsilon>[^,]+), delta=(?P<delta>[^)]+)\), "
+    r"(?P<relation>replace one user|one user contributes zero), (?P<users>\d+) users, (?P<source>\w+) noise"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A run that was interrupted."""
+
+    seed: int
+    users: int
+    planned: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Runs that differ in their seed only, in the order of their seeds. A sweep's table holds no certificates, noise levels and times."""
+
+    problem: str
+    agent: str
+    trust: str  # none, central, joint, local; empty where the guarantee is not in confide's words
+    epsilon: float | None  # what was asked for
+    delta: float | None
+    true_epsilon: float | None  # what the noise gives
+    guarantee: str
+    optimal_value: float | None
+    uniform_value: float | None
+    seeds: tuple[int, ...]
+    commands: tuple[str, ...] = field(repr=False)
+    users: npt.NDArray[np.int64] = field(repr=False)  # checkpoints
+    regret: Array = field(repr=False)  # [seed, checkpoint]; NaN where values are not known
+    value: Array = field(repr=False)  # [seed, checkpoint]
+    mean_return: Array = field(repr=False)
+    episodes_to_90: Array = field(repr=False)  # [seed]; infinity where it was not reached, NaN where it is not known
+    noise_std: Array | None = field(default=None, repr=False)  # [seed, checkpoint]
+    signal: Array | None = field(default=None, repr=False)
+    relation: str = "replace"
+    source: str = "fast"
+    covered: int | None = None  # users that the guarantee covers; None: all of them
+    certificates: tuple[Certificate | None, ...] = field(default=(), repr=False)  # [seed]
+    stopped: tuple[Stopped, ...] = ()  # left out, if any run is complete; else the curves end where the first of them does
+    seconds: tuple[float, ...] = field(default=(), repr=False)  # [seed]
+    versions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    promise: str = ""  # in short, and different for groups that differ in it
+
+    @property
+    def private(self) -> bool:
+        return self.trust in ("central", "joint", "local")
+
+    @property
+    def known(self) -> bool:
+        """Whether regret is."""
+        return self.optimal_value is not None and bool(np.isfinite(self.regret).all())
+
+    @property
+    def reference(self) -> bool:
+        """Whether it is a fixed policy that learns from nobody (uniform, oracle, no-data): an end of the scale."""
+        entry = AGENTS.get(self.agent)
+        if entry is None or entry.paper or self.trust != "none":
+            return False
+        spread = np.nan_to_num(np.ptp(self.value, axis=1))
+        return bool((spread <= 1e-9 * (1 + np.nan_to_num(np.abs(self.value[:, -1])))).all())
+
+    @property
+    def gap(self) -> float | None:
+        """What uniform play loses per user; None where it loses nothing, or nothing is known."""
+        if self.optimal_value is None or self.uniform_value is None or self.optimal_value <= self.uniform_value:
+            return None
+        return self.optimal_value - self.uniform_value
+
+    @property
+    def label(self) -> str:
+        return self.agent if self.reference else f"{self.agent}, {self.promise}"
+
+    @property
+    def noisy(self) -> bool:
+        """Whether noise is known to be in what was released."""
+        return self.noise_std is not None and bool((np.nan_to_num(self.noise_std) > 0).any())
+
+    @property
+    def stricter(self) -> bool:
+        """Whether the noise gives a clearly smaller epsilon than was asked for: printed constants do."""
+        asked, given = self.epsilon, self.true_epsilon
+        return asked is not None and given is not None and given < 0.95 * asked
+
+    @property
+    def final_regret(self) -> Array:
+        """[seed]"""
+        return self.regret[:, -1]
+
+
+def groups_of(runs: Sequence[Run]) -> list[Group]:
+    """By problem, agent and guarantee, in the order of the runs. Instances of a problem that share a name are told apart by a number."""
+    if not runs:
+        raise InvalidParameter("a report needs at least one run, got none")
+    worlds: dict[tuple[str, str, str], list[Run]] = {}
+    for run in runs:
+        worlds.setdefault((run.problem, _rounded(run.optimal_value), _rounded(run.uniform_value)), []).append(run)
+    named, seen = Counter(name for name, _, _ in worlds), Counter[str]()
+    made = []
+    for (name, _, _), members in worlds.items():
+        seen[name] += 1
+        title = name if named[name] == 1 else f"{name} (instance {seen[name]})"
+        kinds: dict[tuple[str, str], list[Run]] = {}
+        for run in members:
+            kinds.setdefault((run.agent, run.guarantee), []).append(run)
+        made += [_group(title, own) for own in kinds.values() if any(run.segments for run in own)]
+    if not made:
+        raise InvalidParameter("there is nothing to report: every run was interrupted before its first user")
+    return told_apart(made)
+
+
+def told_apart(groups: Sequence[Group]) -> list[Group]:
+    """With a promise in short words; in more words where the same agent has two of them."""
+    made = list(groups)
+    for say in (_short, _longer, lambda group: group.guarantee):
+        made = [replace(one, promise=say(one)) if one.promise == "" else one for one in made]
+        twice = Counter((one.problem, one.agent, one.promise) for one in made)
+        again = [one for one in made if twice[one.problem, one.agent, one.promise] > 1]
+        if not again:
+            break
+        made = [replace(one, promise="") if one in again else one for one in made]
+    return [replace(one, promise=one.promise or one.guarantee) for one in made]
+
+
+def _short(group: Group) -> str:
+    if group.epsilon is not None:
+        return f"ε = {group.epsilon:.4g}"
+    return OPEN if group.trust == "none" else group.guarantee
+
+
+def _longer(group: Group) -> str:
+    return f"{group.trust} ε = {group.epsilon:.4g}, δ = {group.delta:g}" if group.private else _short(group)
+
+
+def _group(problem: str, runs: Sequence[Run]) -> Group:
+    """Over the complete runs; where none is complete, over all of them, up to the users that each of them served."""
+    stopped = tuple(Stopped(run.seed, run.episodes, run.planned_episodes) for run in runs if not run.complete)
+    shown = [run for run in runs if run.complete] or [run for run in runs if run.segments]
+    shown = sorted(shown, key=lambda run: run.seed)
+    first, users = shown[0], checkpoint_grid(min(run.episodes for run in shown))
+    curves: dict[str, Any] = {name: np.stack([run.curve(name, users) for run in shown]) for name in CURVES}
+    known = first.optimal_value is not None and first.uniform_value is not None and bool(np.isfinite(curves["value"]).all())
+    reached = [run.episodes_to(0.9) if known else math.nan for run in shown]
+    return Group(
+        problem=problem,
+        agent=first.agent,
+        guarantee=first.guarantee,
+        optimal_value=first.optimal_value,
+        uniform_value=first.uniform_value,
+        seeds=tuple(run.seed for run in shown),
+        commands=tuple(run.command for run in shown),
+        users=users,
+        episodes_to_90=np.array([math.inf if found is None else found for found in reached], dtype=float),
+        certificates=tuple(run.certificate for run in shown),
+        stopped=stopped,
+        seconds=tuple(run.seconds for run in shown),
+        versions=tuple(dict.fromkeys(item for run in shown for item in run.versions.items())),
+        **curves,
+        **_promised(first),
+    )
+
+
+def _promised(run: Run) -> Mapping[str, Any]:
+    """From the certificate, which has all digits; from the guarantee's words where there is none."""
+    if run.certificate is not None:
+        stated, asked = run.certificate.document["promise"], run.certificate.document["request"]
+        private = stated["trust"] != "none"
+        return {
+            **{name: stated[name] for name in ("trust", "relation", "source")},
+            "covered": stated["users"],
+            "epsilon": asked["epsilon"] if private else None,
+            "delta": run.certificate.delta if private else None,
+            "true_epsilon": run.certificate.epsilon if private else None,
+        }
+    if found := _STATED.fullmatch(run.guarantee):
+        return {
+            "trust": found["kind"].lower(),
+            "relation": "replace" if found["relation"].startswith("replace") else "null",
+            "source": found["source"],
+            "covered": int(found["users"]),
+            "epsilon": float(found["epsilon"]),
+            "delta": float(found["delta"]),
+            "true_epsilon": float(found["epsilon"]),
+        }
+    trust = "none" if re.fullmatch(r"NO PRIVACY, \d+ users", run.guarantee) else ""
+    return {"trust": trust, "source": "none", "epsilon": None, "delta": None, "true_epsilon": None}
+
+
+def _rounded(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.9g}"

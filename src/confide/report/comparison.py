@@ -1,0 +1,97 @@
+"""A comparison: the results of a sweep, with their statistics, figures and page."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confide.experiments.group import Group
+from confide.experiments.study import Study, study_of
+from confide.experiments.table import failures_of, groups_of_table, name_of, read_table, write_table
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from confide.experiments.run_sweep import Watch
+    from confide.experiments.sweep import Sweep
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A sweep's results. `table` is tidy: a row per run and checkpoint; a run that failed is one row that says why."""
+
+    name: str
+    table: "pyarrow.Table" = field(repr=False)
+
+    @cached_property
+    def study(self) -> Study:
+        return study_of(self.groups, name=self.name, failures=self.failures)
+
+    @property
+    def groups(self) -> list[Group]:
+        """What came out, in the order of the sweep; the same seeds of the same problem are the same users."""
+        return groups_of_table(self.table)
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """What did not run: its cell, its error, and the command that shows it again."""
+        return failures_of(self.table)
+
+    @property
+    def problems(self) -> list[str]:
+        return list(dict.fromkeys(self.table.column("problem").to_pylist()))
+
+    @property
+    def agents(self) -> list[str]:
+        return list(dict.fromkeys(self.table.column("agent").to_pylist()))
+
+    def summary(self) -> list[dict[str, Any]]:
+        """A row per group: mean regret with its interval, against no privacy, how soon 90 % was reached."""
+        return [row.plain() for row in self.study.rows]
+
+    def plot(self, what: str = "regret", **options: Any) -> Any:
+        """A matplotlib figure: "regret" or "value" (curves, a panel per problem), "privacy" (regret against epsilon) or "ladder" (a bar per
+        calibration). `problems`, `agents` and `epsilons` choose some; see `confide.report.plot_study`."""
+        from confide.report.plots import plot_study
+
+        return plot_study(self.study, what, **options)
+
+    def report(self, path: str | Path, *, command: str = "") -> Path:
+        """One HTML file that needs nothing else."""
+        from confide.report.html import write_study
+
+        return write_study(self.study, path, command=command)
+
+    def save(self, path: str | Path) -> Path:
+        """The table, as Parquet that opens anywhere."""
+        return write_table(self.table, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Comparison":
+        """A table that `save` wrote, or the folder of a sweep."""
+        table = read_table(path)
+        return cls(name_of(table), table)
+
+
+def compare(
+    sweep: "Sweep | str | Path",
+    *,
+    backend: str = "local",
+    workers: int | None = None,
+    store: str | Path | None = None,
+    again: bool = False,
+    progress: "Watch | None" = None,
+) -> Comparison:
+    """Run every cell of a sweep (or of a TOML file) that is not in the store yet, and put all of them into one table.
+
+    The table does not depend on the backend, the number of workers, or on how often it was interrupted. A cell that fails is a row of the
+    table that says why, and is tried again the next time. `store` is a folder, by default `.confide-store` here; `again` computes what is
+    in it anew. Ctrl-C, or worse, loses the cells at work only.
+    """
+    from confide.experiments.run_sweep import run_sweep
+    from confide.experiments.sweep import Sweep
+    from confide.experiments.sweep_file import read_sweep
+
+    chosen = sweep if isinstance(sweep, Sweep) else read_sweep(sweep)
+    table = run_sweep(chosen, backend=backend, workers=workers, store=store, again=again, progress=progress)
+    return Comparison(chosen.name, table)

@@ -1,0 +1,140 @@
+"""The tables of a study, as cells: what is said, what is said in small print, and what a column is sorted by."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from confide.drawing import Look
+from confide.experiments.analysis import Interval
+from confide.experiments.study import Study
+from confide.experiments.summary import LEVEL, Pair, Row
+from confide.report.looks import agent_looks, look_of
+from confide.report.words import count, ends, grown, interval, number, percent, probability, reached, share_ends
+
+_LAST = 1e300  # sorts behind every epsilon: no privacy
+
+RESULTS_NOTE = (
+    f"Means over seeds, with {100 * LEVEL:g}\u202f% confidence intervals from a studentised bootstrap: one number at a time, not all at "
+    "once. Of uniform: regret over that of uniform play. × non-private: over that of the same agent without privacy, on the same seeds. "
+    "% of optimal: where the value of the last policy lies from uniform play (0\u202f%) to optimal play (100\u202f%). Users to 90\u202f%: "
+    "the median over seeds of how many users it took until policies stay above 90\u202f% of optimal; a seed that never gets there "
+    "is later than all others. Growth: the power of users that regret grew with over the last factor of ten, ± its standard error over "
+    "seeds, and the exponent of the theorem where the agent’s paper has one. A window above a theorem’s exponent refutes no theorem, and "
+    "one below it proves none."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    text: str
+    small: str = ""
+    key: float | str | None = None  # None: unknown, which sorts last
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    cells: Sequence[Cell]
+    anchor: str = ""
+    promise: str = ""  # empty: reference policies, which stay beside whatever is chosen
+    look: Look | None = None
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    heads: Sequence[str]
+    rows: Sequence[TableRow]
+    plain: Sequence[dict[str, Any]] = field(repr=False)
+
+    @property
+    def copies(self) -> dict[str, Any]:
+        """CSV is for machines: all digits, a column per number. Markdown is for people: the table as it looks."""
+        said = [[f"{cell.text} ({cell.small})" if cell.small else cell.text for cell in row.cells] for row in self.rows]
+        columns = list(self.plain[0]) if self.plain else []
+        return {
+            "markdown": {"heads": list(self.heads), "rows": said},
+            "csv": {"heads": columns, "rows": [[row[column] for column in columns] for row in self.plain]},
+        }
+
+
+def results(study: Study) -> Table:
+    """A row per group; columns that no row has anything in are left out."""
+    lost = Counter((one["problem"], one["agent"], one["epsilon"]) for one in study.failures)
+    looks, rows = agent_looks(study), []
+    for row in study.rows:
+        group = row.group
+        cells = _cells(row, lost[group.problem, group.agent, group.epsilon])
+        promise = "" if group.reference else group.promise
+        rows.append((cells, (row.anchor, promise, look_of(row, looks), f"{group.label} on {group.problem}")))
+    dull = {head for head in (rows[0][0] if rows else ()) if all(cells[head].key is None for cells, _ in rows)}
+    dull |= {"problem"} if len(study.problems) == 1 else set()
+    dull |= {"users"} if len({row.users for row in study.rows}) == 1 else set()
+    heads = [head for head in (rows[0][0] if rows else ()) if head not in dull]
+    made = [TableRow([cells[head] for head in heads], *facts) for cells, facts in rows]
+    return Table("results", heads, made, [row.plain() for row in study.rows])
+
+
+def _cells(row: Row, failed: int) -> dict[str, Cell]:
+    group, share = row.group, row.share
+    really = f"really {group.true_epsilon:.2g}" if group.stricter else ""
+    privacy = (
+        Cell("reference", "", _LAST)
+        if group.reference
+        else Cell(group.promise, really, _LAST if group.epsilon is None else group.epsilon)
+    )
+    after = Cell("–") if row.reached is None else Cell(*reached(row.reached), min(row.reached.median, _LAST))
+    of_uniform = row.of_uniform
+    seconds = sum(group.seconds) / len(group.seconds) if group.seconds else None
+    return {
+        "agent": Cell(group.agent, "", group.agent),
+        "problem": Cell(group.problem, "", group.problem),
+        "privacy": privacy,
+        "seeds": Cell(str(len(group.seeds)), f"{failed} failed" if failed else "", len(group.seeds)),
+        "users": Cell(count(row.users), "", row.users),
+        "regret": _figure(row.regret),
+        "of uniform": Cell("–") if of_uniform is None else Cell(percent(of_uniform.estimate), "", of_uniform.estimate),
+        "× non-private": _figure(row.of_no_privacy, 2, " ×"),
+        "% of optimal": Cell("–") if share is None else Cell(percent(share.estimate), share_ends(share), share.estimate),
+        "users to 90 %": after,
+        "growth": Cell(*grown(row), None if row.growth is None else row.growth.slope),
+        "last return": _figure(row.mean_return),
+        "seconds": Cell("–") if seconds is None else Cell(number(seconds, 2), "", seconds),
+    }
+
+
+def pairs(study: Study) -> Table:
+    rows = [TableRow(_pair_cells(pair)) for pair in study.pairs]
+    heads = ("agents", "problem", "privacy", "difference", "p", "p after Holm", "result")
+    return Table("pairs", heads, rows, [pair.plain() for pair in study.pairs])
+
+
+def _pair_cells(pair: Pair) -> list[Cell]:
+    one = pair.compared
+    result = f"{pair.better} is better" if pair.better else "not significant" if one.possible else "too few seeds"
+    return [
+        Cell(f"{one.first} − {one.second}", "", f"{one.first} {one.second}"),
+        Cell(pair.problem, "", pair.problem),
+        Cell(pair.promise, "", pair.promise),
+        _figure(one.difference),
+        Cell(probability(one.p), "", one.p),
+        Cell(probability(one.adjusted), "", one.adjusted),
+        Cell(result, "", result),
+    ]
+
+
+def _figure(figure: Interval | None, digits: int = 3, unit: str = "") -> Cell:
+    return Cell("–") if figure is None else Cell(number(figure.estimate, digits) + unit, ends(figure, digits), figure.estimate)
+
+
+def facts(row: Row) -> str:
+    """What a curve comes to, in one line."""
+    group = row.group
+    seeds = ", ".join(map(str, group.seeds))
+    said = [f"{count(row.users)} users", f"seed {seeds}" if len(group.seeds) == 1 else f"seeds {seeds}"]
+    if row.final is not None:
+        said.append(f"{'regret' if row.regret is not None else 'average return'} {interval(row.final)}")
+    if row.growth is not None and row.theorem is not None:
+        said.append(f"growth {row.growth.against(row.theorem.exponent)} {row.theorem.locator}")
+    return " · ".join([*said, "learns from nobody" if group.reference else group.guarantee])
