@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Factorisation, Tree
+from confide.mixtures.value_features import value_steps
 from confide.planners.regression import Regularity
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, PureDP, loss_for
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Relation, Request
@@ -242,8 +243,3 @@ def paper_constants(
 
     beta_p, beta_r = beta(transitions, d1, math.sqrt(d1) * H, float(H)), beta(rewards, d2, 1.0, 1.0)
     return PaperConstants(m, c * d1 * H**2, c * math.sqrt(d1) * H**2, c, transitions, rewards, beta_p, beta_r)
-
-
-def value_steps(horizon: int) -> int:
-    """How many steps have something to learn: the value after the last step is zero, so its regression is empty."""
-    return max(horizon - 1, 1)

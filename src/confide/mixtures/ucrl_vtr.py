@@ -7,9 +7,8 @@ import numpy as np
 from confide.learning.arguments import choose_schedule
 from confide.learning.learner import Calibration, Learner
 from confide.mechanisms.sources import NoiseSource
-from confide.mixtures.linopt_vi import value_iteration
+from confide.mixtures.linopt_vi import Choices, Regressions, known_mixture, tight, value_iteration
 from confide.mixtures.printed import Setting, printed
-from confide.mixtures.regressions import Choices, Regressions, known_mixture, tight
 from confide.mixtures.value_features import raw
 from confide.planners.regression import Shift
 from confide.privacy.request import LocalDP, NoPrivacy, Request
