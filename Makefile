@@ -3,7 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 # A kernel cached from another checkout or an older file would give stale answers: each run of the tests starts afresh.
-TEST_CACHE := .numba_cache/test
+# In full: commands and scripts that the tests start elsewhere share it.
+TEST_CACHE := $(CURDIR)/.numba_cache/test
 # These compile most kernels, and run first, alone: two workers would compile the same ones at the same time.
 FIRST := tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py tests/planners tests/logs/test_reading.py
 

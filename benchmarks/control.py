@@ -45,7 +45,7 @@ def regrets(seeds: tuple[int, ...], episodes: int) -> list[str]:
             cells = []
             for problem in NAMED:
                 values = found[cases[agent, name, problem]].regret
-                cells.append(f"{values.mean():,.1f} ± {values.std(ddof=1) / np.sqrt(len(values)):.1f} (most {values.max():,.0f})")
+                cells.append(f"{values.mean():,.1f} ± {values.std(ddof=1) / np.sqrt(len(values)):.1f} (max {values.max():,.0f})")
             lines.append(f"| {agent}, {name} | " + " | ".join(cells) + " |")
     return lines
 
@@ -63,10 +63,10 @@ def as_printed(seeds: tuple[int, ...], episodes: int) -> list[str]:
                 Case(problem, agent, JointDP(epsilon, DELTA), K, seeds) for problem in NAMED
             ]
     found = measured([case for cases in rows.values() for case in cases])
-    lines = ["| regret / that of doing nothing | " + " | ".join(NAMED) + " |", "|---|---|---|---|"]
+    lines = ["| regret / regret of doing nothing | " + " | ".join(NAMED) + " |", "|---|---|---|---|"]
     for name, cases in rows.items():
         ratios = [found[case].regret / found[case].nothing for case in cases]
-        lines.append(f"| {name} | " + " | ".join(f"{each.mean():.4f} (most {each.max():.4f})" for each in ratios) + " |")
+        lines.append(f"| {name} | " + " | ".join(f"{each.mean():.4f} (max {each.max():.4f})" for each in ratios) + " |")
     return lines
 
 
@@ -79,14 +79,17 @@ def gate(instances: int, sizes: tuple[int, ...]) -> list[str]:
     }
     found = measured(list(cases.values()))
     head = " | ".join(f"K = {K:,}" for K in sizes)
-    lines = [f"| regret / that of doing nothing, {instances} random systems, eps = 1 | {head} |", "|---" * (len(sizes) + 1) + "|"]
+    lines = [
+        f"| regret / regret of doing nothing, {instances} random systems, eps = 1 | {head} |",
+        "|---" * (len(sizes) + 1) + "|",
+    ]
     for agent in AGENTS:
         cells = []
         for K in sizes:
             samples = [found[cases[agent, K, i]] for i in range(5000, 5000 + instances)]
             ratios = np.array([one.regret[0] / one.nothing for one in samples])
             above = int((ratios > 1.05).sum())
-            cells.append(f"mean {ratios.mean():.3f}, most {ratios.max():.2f}; above 1.05: {above}")
+            cells.append(f"mean {ratios.mean():.3f}, max {ratios.max():.2f}; above 1.05: {above}")
         lines.append(f"| {agent} | " + " | ".join(cells) + " |")
     return lines
 
@@ -155,8 +158,8 @@ def families(instances: int, columns: dict[str, tuple[Request, int]]) -> list[st
         for name in columns:
             ratio, cost = np.array([ends(case, found[case]) for case in cases[family, name]]).T
             told.append(
-                f"mean {ratio.mean():.2f}, most {ratio.max():.2f}; above 1.05: {int((ratio > 1.05).sum())};"
-                f" cost at any moment at most {cost.max():.2f}"
+                f"mean {ratio.mean():.2f}, max {ratio.max():.2f}; above 1.05: {int((ratio > 1.05).sum())};"
+                f" cost at any time at most {cost.max():.2f}"
             )
         lines.append(f"| {family} | " + " | ".join(told) + " |")
     return lines
@@ -179,7 +182,7 @@ def outside(case: Case) -> int:
 
 
 def coverage(runs: int) -> list[str]:
-    lines = [f"| OFU's width, failure = .1, {runs} runs of 2,000 users | oscillator | thermal |", "|---|---|---|"]
+    lines = [f"| Confidence set of OFU, failure = .1, {runs} runs of 2,000 users | oscillator | thermal |", "|---|---|---|"]
     for name, privacy in (("eps = 1", JointDP(1.0, DELTA)), ("none", NoPrivacy())):
         cells = []
         for problem in NAMED[:2]:
@@ -187,7 +190,7 @@ def coverage(runs: int) -> list[str]:
                 failed = sum(
                     pool.map(outside, [Case(problem, OFU, privacy, 2_000, (seed,)) for seed in range(runs)], chunksize=25)
                 )
-            cells.append(f"left in {failed} runs")
+            cells.append(f"true system left the set in {failed} runs")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
 

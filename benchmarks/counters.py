@@ -75,13 +75,13 @@ def throughput(episodes: int) -> list[str]:
     held = sum(part.size for memory in (counter._private, counter._public) for part in memory.values()) + counter._prefix.size
     rounds_ = f"{ratios.min():.2f} to {ratios.max():.2f}"
     return [
-        "| counter, 5 x 6 x 6 stack | absorbs per CPU-second (median) | of the plain tree's: median | total | each round | arrays held |",
+        "| counter, 5 x 6 x 6 stack | absorbs per CPU-second (median) | relative to the plain tree: median | total | range | arrays held |",
         "|---|---|---|---|---|---|",
         f"| plain NumPy tree | {plain_rate:,.0f} | 1.00 | 1.00 | - | {2 * plain.levels} |",
         f"| confide, buffered ({episodes:,} leaves) | {buffered_rate:,.0f} | {buffered_rate / plain_rate:.2f} "
         f"| {total[0] / total[1]:.2f} | {rounds_} | {held / SIZE:g} |",
         "",
-        f"Memory grown over 1000 absorbs: {grown} bytes.",
+        f"Memory growth over 1000 absorbs: {grown} bytes.",
     ]
 
 
@@ -97,7 +97,7 @@ def noise() -> list[str]:
 
 def calibration() -> list[str]:
     lines = [
-        "| Lambda, K = 1e5, eps = 1, delta = 1e-5, H = 5, d = 5 | counter | releases | noise / L^2 | paper over this | true epsilon |",
+        "| Lambda, K = 1e5, eps = 1, delta = 1e-5, H = 5, d = 5 | counter | releases | noise / L^2 | paper / this | true epsilon |",
         "|---|---|---|---|---|---|",
     ]
     lines += [

@@ -227,7 +227,7 @@ def icu_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
                 given = {} if isinstance(estimator, LSW) else {"rng": rng}
                 found[name][m].append(world.error(estimator.release(log, privacy=privacy, **given).values))
     lines = [
-        "| ICU-Sepsis, (1, 1e-5), RMSE by visits | " + " | ".join(f"{m:,}" for m in sizes) + " |",
+        "| ICU-Sepsis, (1, 1e-5), RMSE weighted by visits | " + " | ".join(f"{m:,}" for m in sizes) + " |",
         "|---" * (len(sizes) + 1) + "|",
     ]
     lines += [f"| {name} | " + " | ".join(short(row[m]) for m in sizes) + " |" for name, row in found.items()]
@@ -321,7 +321,7 @@ def main() -> None:
     chain, found = chain_table(runs, sizes)
     alpha = smooth_alpha(0.1, 0.1, 5.815e-4, 40)
     parts = [
-        [f"{runs} runs each, mean ± standard error; every estimator sees the same trajectories."],
+        [f"Each value is a mean over {runs} runs ± standard error. All estimators use the same trajectories."],
         chain,
         [
             f"alpha at epsilon = delta = 0.1, d = 40, beta = 5.815e-4: {alpha:.4f} (printed: {5 * np.sqrt(2 * np.log(20)) / 0.1:.1f})."

@@ -12,10 +12,10 @@ import numpy as np
 from cases import DELTA, Case, Sample, measured, saved
 from record import record
 
-from confide.agents.batches import adaptive, growing, one_by_one, static
-from confide.agents.luyo21_linear import LinearSetting, printed_linear, useful_from
 from confide.experiments.runner import run
 from confide.experiments.spec import Named
+from confide.linear_mdps.batches import adaptive, growing, one_by_one, static
+from confide.linear_mdps.printed import LinearSetting, printed_linear, useful_from
 from confide.privacy.loss import compose
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.problems import latent, one_hot
@@ -96,7 +96,7 @@ def plans_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
     found = measured([*cases.values(), *slow.values()])
     head = [f"{w}, eps = {e:g}" for w in NAMED for e in (1.0, 10.0)]
     lines = [
-        "| LSVI-UCB, plan of batches | " + " | ".join(head) + " | changes | noise on Lambda | noise of a response / range of V |",
+        "| LSVI-UCB, batch schedule | " + " | ".join(head) + " | switches | noise on Lambda | noise of a response / range of V |",
         "|---" * (len(head) + 4) + "|",
     ]
     for row in rows:
@@ -109,7 +109,11 @@ def plans_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
     lines.append(
         f"| B = K (Remark 7), K = {episodes // 10:,} | " + " | ".join(cells) + f" | {changes} | {gram:.3g} | {answer:.3g} |"
     )
-    return [*lines, "", "Changes and noise are those of latent 0 at eps = 1; noise at the last change, as a standard deviation."]
+    return [
+        *lines,
+        "",
+        "Switches and noise are those of latent 0 at eps = 1; the noise is the standard deviation at the last switch.",
+    ]
 
 
 def local_table(seeds: tuple[int, ...], episodes: int) -> list[str]:
@@ -147,14 +151,18 @@ def main() -> None:
     if arguments.quick:
         seeds, fresh, K = seeds[:2], fresh[:2], 10_000
     sections = [
-        agents_table(seeds, K, tuple(NAMED), f"regret / uniform play's, seeds {seeds[0]} to {seeds[-1]}"),
+        agents_table(seeds, K, tuple(NAMED), f"regret / regret of uniform play, seeds {seeds[0]} to {seeds[-1]}"),
         agents_table(fresh, K, tuple(NAMED), f"the same, fresh seeds {fresh[0]} to {fresh[-1]}"),
         plans_table(seeds, K),
         agents_table(seeds[:8], K, tuple(OTHERS), f"other problems, seeds {seeds[0]} to {seeds[:8][-1]}"),
         local_table(seeds[:4], 10 * K),
         constants(),
     ]
-    text = "\n\n".join("\n".join(lines) for lines in sections) + "\n"
+    said = (
+        "Regret is divided by the regret of uniform play, and shown as mean ± standard error. "
+        f"K = {K:,} and delta = 1e-5 unless stated otherwise."
+    )
+    text = "\n\n".join([said, *("\n".join(lines) for lines in sections)]) + "\n"
     record("Linear MDPs", text, write=arguments.write)
 
 

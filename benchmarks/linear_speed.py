@@ -16,7 +16,7 @@ import numpy as np
 from record import record
 
 from confide.agents import LSVIUCB
-from confide.agents.batches import one_by_one
+from confide.linear_mdps.batches import one_by_one
 from confide.mechanisms.sources import noise_source
 from confide.privacy.request import JointDP, NoPrivacy
 from confide.problems import one_hot
@@ -127,7 +127,7 @@ def throughput(rounds: int) -> list[str]:
         "confide, its own batches": [],
         "confide": [],
         "confide, eps = 1": [],
-        "NumPy twin": [],
+        "plain NumPy": [],
         "rlberry-scool": [],
     }
     for _ in range(rounds):
@@ -135,20 +135,20 @@ def throughput(rounds: int) -> list[str]:
         rows["confide"].append(ours(NoPrivacy(), EPISODES))
         rows["confide, eps = 1"].append(ours(JointDP(1.0, 1e-5), EPISODES))
         plain = PlainLSVI()
-        rows["NumPy twin"].append(rate(lambda plain=plain: plain.episodes(EPISODES), EPISODES))
+        rows["plain NumPy"].append(rate(lambda plain=plain: plain.episodes(EPISODES), EPISODES))
         found = peer()
         if found is not None:
             rows["rlberry-scool"].append(found)
     middle = {name: float(np.median(values)) for name, values in rows.items() if values}
     lazy, best = middle["confide, its own batches"], middle["confide"]
-    title = f"| a plan after each of {EPISODES} episodes | episodes per CPU-second | confide / it | with its own batches |"
+    title = f"| a plan after each of {EPISODES} episodes | episodes per CPU-second | speedup of confide | with its own batches |"
     lines = [title, "|---|---|---|---|"]
     lines += [f"| {name} | {value:,.0f} | {best / value:.3g} | {lazy / value:.3g} |" for name, value in middle.items()]
     return lines if rows["rlberry-scool"] else [*lines, "", "rlberry-scool was not measured: PEER_PYTHON is not set."]
 
 
 def replanning() -> list[str]:
-    lines = ["| users so far | microseconds to ask and plan again | NumPy twin |", "|---|---|---|"]
+    lines = ["| users so far | microseconds to query and plan again | plain NumPy |", "|---|---|---|"]
     for users in (100, 1_000, 10_000, 1_000_000):
         agent = LSVIUCB(
             PROBLEM.public,

@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow.parquet as pq
 from record import record
 
+from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.logs import open as open_logs
 from confide.logs import simulate, write
 from confide.policy import uniform_policy
 from confide.problems import chain
-from confide.statistics.first_visits import FirstVisitReturns, FirstVisits
 
 STATES, DISCOUNT = 40, 0.99
 COLUMNS = ["user", "trajectory", "step", "state", "reward"]

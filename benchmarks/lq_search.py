@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from confide.planners.optimistic_lq import cost, lagrangian_bound, optimistic
+from confide.control.optimistic_planning import cost, lagrangian_bound, optimistic
 
 SIZES = ((1, 1, 5), (2, 1, 5), (3, 1, 8), (4, 2, 20), (10, 10, 50))
 RADII = (0.05, 0.1, 0.3, 0.5)

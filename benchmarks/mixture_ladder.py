@@ -12,19 +12,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cases import Case, joint, measured
-from mixtures import FRESH, SEEDS, table
 from record import record
 
-from confide.agents.learner import Learner
-from confide.agents.mixtures import BALANCE, value_steps
-from confide.agents.ucrl_vtr import Calibration, ValueTargetedPlanning, paper, tight
 from confide.experiments.spec import Named
+from confide.learning.learner import Learner
 from confide.mechanisms.counters import Buffered, Toeplitz, Tree
-from confide.planners.regularizers import Repair
-from confide.planners.value_features import centred, raw, reduced
+from confide.mixtures.printed import value_steps
+from confide.mixtures.regressions import BALANCE
+from confide.mixtures.ucrl_vtr import Calibration, ValueTargetedPlanning, paper, tight
+from confide.mixtures.value_features import centred, raw, reduced
+from confide.planners.regression import Repair
 from confide.privacy.request import Request
 from confide.privatizers import every, every_episode, geometric
 from confide.statistics.bounds import RegressionRows
+from mixtures import FRESH, SEEDS, table
 
 EPISODES = 100_000
 
@@ -100,9 +101,9 @@ STEPS = {
     "printed": "as printed [Luyo21, Cor. 5]",
     "printed noise": "printed noise; eigenvalues repaired, a small bonus",
     "tree": "exact accounting of one joint query, GOE noise; tree over K releases",
-    "square root": "+ square root in place of the tree, four buffers",
+    "square root": "+ square-root factorisation instead of the tree, four buffers",
     "tree 1000": "exact accounting, GOE noise; a release every 100 users, tree over 1000 releases",
-    "square root 1000": "+ square-root Toeplitz in place of the tree",
+    "square root 1000": "+ square-root Toeplitz instead of the tree",
     "geometric": "+ geometric schedule: Toeplitz over 32 releases",
     "centred": "+ centred values",
     "reduced": "+ rows in d - 1 dimensions",
@@ -167,13 +168,14 @@ def main() -> None:
     learners = [(rung.name, found[rung.case]) for rung in ends]
     variants = [(rung.name, found[rung.case]) for rung in tried]
     sections = [
-        "Lock, K = 1e5, eps = 1, delta = 1e-5, run seeds 0..7 (rows with a release per user, which are the first two and the first two on "
-        "the simplex: 0 and 1). A row that begins with + adds to the row above. From the second row on eigenvalues are repaired and the "
-        "bonus is ucrl-vtr's; each step is shown without and with the projection of estimates on the simplex. The last row is ucrl-vtr.",
+        "Lock, K = 1e5, eps = 1, delta = 1e-5, run seeds 0..7. Rows with a release per user (the first two without the simplex and the "
+        "first two with it) have run seeds 0 and 1. A row that begins with + adds one change to the row above. From the second row on, "
+        "negative eigenvalues are repaired and the bonus is that of ucrl-vtr. Each step is shown without and with projection of the "
+        "estimates onto the simplex. The last row is ucrl-vtr.",
         "\n".join(table("step | simplex", steps)),
-        "The learners themselves, same seeds:",
+        "The agents themselves, with the same seeds:",
         "\n".join(table("learner", learners)),
-        "likelihood-vi at eps = 1 with other releases, and with another spread of its samples, run seeds "
+        "likelihood-vi at eps = 1 with other release schedules, and with another spread of its posterior samples; run seeds "
         f"{tried[0].seeds[0]}..{tried[0].seeds[-1]}:",
         "\n".join(table("likelihood-vi", variants)),
     ]

@@ -196,7 +196,7 @@ def throughput(rounds: int) -> list[str]:
     times = np.array([[seconds(call) for _, call in SUBJECTS.values()] for _ in range(rounds)])
     rates = np.array([users for users, _ in SUBJECTS.values()]) / times
     lines = [
-        "| lock, eps = 1 | episodes per CPU-second | over NumPy, Alg. 1: median, each round | over NumPy, the same: median, each round |",
+        "| lock, eps = 1 | episodes per CPU-second | over NumPy, Alg. 1: median, range | over NumPy, same algorithm: median, range |",
         "|---|---|---|---|",
     ]
     against = [rates / rates[:, [base]] for base in (0, 1)]
@@ -205,10 +205,11 @@ def throughput(rounds: int) -> list[str]:
         lines.append(f"| {name} | {np.median(rates[:, i]):,.0f} | {' | '.join(shown)} |")
     lines += [
         "",
-        "All that replan after every user are made for 20,000 of them; the others serve 1,000,000 with the default schedule of releases, "
-        "by exact transition counts unless it says trajectories. Agents are made, and certificates verified, within the time.",
+        "Agents that replan after every user are configured for 20,000 users. The others serve 1,000,000 users with the default release "
+        "schedule; they use exact transition counts unless the row says trajectories. The time includes the construction of agents and "
+        "the verification of certificates.",
         "",
-        "| required, median over rounds | over NumPy, Alg. 1 | met | over NumPy, the same | met |",
+        "| required speedup, median over rounds | over NumPy, Alg. 1 | met | over NumPy, same algorithm | met |",
         "|---|---|---|---|---|",
     ]
     for text, i, figure in (("default schedule: at least 1000", 4, 1000), ("replanned after every user: at least 10", 2, 10)):
@@ -226,7 +227,7 @@ def memory() -> list[str]:
         ("likelihood-vi", counted(LikelihoodVI)),
     ):
         lines.append(f"| {name} | " + " | ".join(f"{peak(lambda K=K, call=call: call(K)):.2f}" for K in sizes) + " |")
-    return [*lines, "", "Trajectories are sampled at most 65,536 at a time: the largest batch of K = 1e5 is smaller than that."]
+    return [*lines, "", "At most 65,536 trajectories are sampled at a time; the largest batch of K = 1e5 is smaller than that."]
 
 
 def peak(call: Callable[[], object]) -> float:

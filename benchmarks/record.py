@@ -14,4 +14,4 @@ def record(title: str, text: str, *, write: bool) -> None:
             ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
         ).stdout.strip()
         command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
-        (DOCS / f"{Path(sys.argv[0]).stem}.md").write_text(f"# {title}\n\n`{command}`, at commit {commit}.\n\n{text}")
+        (DOCS / f"{Path(sys.argv[0]).stem}.md").write_text(f"# {title}\n\nMade by `{command}` at commit {commit}.\n\n{text}")

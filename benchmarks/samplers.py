@@ -9,8 +9,8 @@ import time
 import numpy as np
 from record import record
 
-from confide.agents.reference import Uniform
 from confide.experiments.runner import run
+from confide.learning.reference import Uniform
 from confide.policy import uniform_policy
 from confide.problems import lock
 
@@ -63,7 +63,7 @@ def main() -> None:
         "confide, exact transition counts": rate(lambda: [problem.count(policy, 10**8, rng) for _ in range(200)], 200 * 10**8, H),
     }
     plain = next(iter(rates.values()))
-    lines = ["| sampler, lock, uniform play | user-steps per CPU-second | over plain NumPy |", "|---|---|---|"]
+    lines = ["| sampler, lock, uniform play | user-steps per CPU-second | speedup over plain NumPy |", "|---|---|---|"]
     lines += [f"| {name} | {value:.3g} | {value / plain:.3g} |" for name, value in rates.items()]
     start = time.process_time()
     run(Uniform(problem.public, episodes=10**6), problem)

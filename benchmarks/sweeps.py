@@ -53,16 +53,18 @@ def whole(episodes: int, seeds: int, repeats: int) -> list[str]:
     pairs = [(once(1), once(2)) for _ in range(repeats)]
     ratios = [one / two for one, two in pairs]
     lines = [f"| 3 agents x 2 problems x 4 epsilons x {seeds} seeds, K = {episodes:,} | seconds |", "|---|---|"]
-    lines.append(f"| {cells} runs on 2 processes, with their start | {cold:.1f} |")
+    lines.append(f"| {cells} runs on 2 processes, including their start | {cold:.1f} |")
     lines.append(f"| on 2 warm processes, median of {repeats} | {median(two for _, two in pairs):.1f} |")
     lines.append(f"| on 1 warm process, median of {repeats} | {median(one for one, _ in pairs):.1f} |")
-    lines.append(f"| 1 over 2, median (least, most) | {median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f}) |")
+    lines.append(
+        f"| ratio of 1 to 2 processes, median (min, max) | {median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f}) |"
+    )
     return lines
 
 
 def overhead(episodes: int, repeats: int) -> list[str]:
     """A cell with its key and its place in the store, against `confide.run` of the same agent, one after the other in one process."""
-    lines = [f"| K = {episodes:,}, eps = 1 | bare call, CPU s | with the bench | overhead |", "|---|---|---|---|"]
+    lines = [f"| K = {episodes:,}, eps = 1 | `confide.run`, CPU s | `confide.compare`, CPU s | overhead |", "|---|---|---|---|"]
     for agent, problem in (
         ("ucrl-vtr", "lock"),
         ("likelihood-vi", "lock"),
@@ -117,11 +119,11 @@ def kills(times: int, workers: int) -> list[str]:
         subprocess.run([*command, "--out", "resumed"], check=True, **quiet)
         subprocess.run([*command, "--out", "alone", "--store", "fresh"], check=True, **quiet)
         same = (place / "resumed/results.parquet").read_bytes() == (place / "alone/results.parquet").read_bytes()
-    lines = ["| kill -9 of the driver at random moments | |", "|---|---|", f"| times | {done} |"]
+    lines = ["| driver killed (kill -9) at random times | |", "|---|---|", f"| number of kills | {done} |"]
     return [
         *lines,
-        f"| runs that were there when it was left alone | {kept} of 240 |",
-        f"| the same table, bit for bit | {'yes' if same else 'NO'} |",
+        f"| stored runs after the last kill | {kept} of 240 |",
+        f"| table bit-identical to an uninterrupted sweep | {'yes' if same else 'NO'} |",
     ]
 
 

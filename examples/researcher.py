@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import confide
-from confide.agents import UCRLVTR, Learner, LikelihoodVI, Round
+from confide.agents import UCRLVTR, Calibration, Description, Learner, LikelihoodVI, Round
 from confide.mechanisms.sources import NoiseSource
-from confide.planners.bonus import NO_BONUS
-from confide.planners.least_squares import least_squares
-from confide.planners.optimism import optimistic
-from confide.planners.value_features import reduced
+from confide.mixtures.contributions import ValueTargets
+from confide.mixtures.planning import optimistic
+from confide.mixtures.value_features import reduced
+from confide.planners.regression import NO_BONUS, least_squares
 from confide.policy import uniform_policy
 from confide.privacy import Request
 from confide.privacy.bounded import Released
@@ -23,7 +23,6 @@ from confide.privatizers import geometric
 from confide.problems.linear_mixture import LinearMixturePublic
 from confide.report import plot_runs, write_report
 from confide.statistics import WeightedRows
-from confide.statistics.value_targets import ValueTargets
 
 parser = argparse.ArgumentParser(description="Two private learners, and one of your own.")
 parser.add_argument("--quick", action="store_true", help="small numbers, in seconds")
@@ -69,11 +68,14 @@ class Planning:
         public, features = self.public, reduced(self.public.dimension)
         assert public.rewards is not None
         Lambda, u = self.bound.unpack(released.values)
-        estimate = least_squares(Lambda, u, noise_std=released.noise.std, simplex=True, feature_map=features)
+        estimate = least_squares(Lambda, u, noise_std=released.noise.std, simplex=True, coordinates=features)
         best = optimistic(public.kernels, public.rewards, estimate, feature_map=features, width=NO_BONUS)
         random = uniform_policy(public.horizon, public.states, public.actions)
         statistic = ValueTargets(self.bound, features, public.kernels, best.values)
         return Round((random, best.policy), statistic, shares=(self.share, 1 - self.share))
+
+    def describe(self) -> Description:
+        return Description("my own", f"greedy on least squares; {self.share:.0%} of the users explore")
 
 
 class Explorers(Learner):
@@ -91,7 +93,7 @@ class Explorers(Learner):
         share: float = 0.02,
     ) -> None:
         bound = WeightedRows(public.horizon - 1, public.dimension - 1)
-        super().__init__(Planning(public, bound, share), geometric(episodes), privacy=privacy, noise=noise)
+        super().__init__(Calibration(Planning(public, bound, share), geometric(episodes)), privacy=privacy, noise=noise)
 
 
 # %% [markdown]

@@ -2,12 +2,13 @@
 
 import re
 import shlex
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from confide.cli import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -30,7 +31,7 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=name)
-def test_snippets_run(page, folder, capsys):
+def test_snippets_run(page, folder, capsys, monkeypatch):
     namespace = {}
     for kind, file, code in BLOCK.findall(page.read_text()):
         if file:
@@ -42,16 +43,16 @@ def test_snippets_run(page, folder, capsys):
                 assert expected in printed
         elif kind == "console":
             for line in code.splitlines():
-                run_command(line)
+                run_command(line, monkeypatch)
 
 
-def run_command(line):
+def run_command(line, monkeypatch):
     assert line.startswith("$ confide "), f"not a command of ours: {line}"
     command, _, comment = line.removeprefix("$ confide ").partition("#")
-    done = subprocess.run(
-        [sys.executable, "-c", "from confide.cli import main; main()", *shlex.split(command)], capture_output=True, text=True
-    )
-    assert done.returncode == (1 if "exit 1" in comment else 0), done.stderr
+    monkeypatch.setattr(sys, "argv", ["confide", *shlex.split(command)])
+    with pytest.raises(SystemExit) as stop:
+        main(shlex.split(command))
+    assert stop.value.code == (1 if "exit 1" in comment else 0), line
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

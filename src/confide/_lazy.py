@@ -6,14 +6,15 @@ from typing import Any
 
 
 def lazy(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
-    """A module's __getattr__: `homes` says in which submodule each name lives ("" if it is a submodule itself)."""
+    """A module's __getattr__: `homes` says in which module each name lives, relative to the package unless it starts with `confide.`
+    ("" if the name is a submodule itself)."""
 
     def __getattr__(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = homes[name]
-        return (
-            getattr(importlib.import_module(f"{package}.{home}"), name) if home else importlib.import_module(f"{package}.{name}")
-        )
+        if not home:
+            return importlib.import_module(f"{package}.{name}")
+        return getattr(importlib.import_module(home if home.startswith("confide.") else f"{package}.{home}"), name)
 
     return __getattr__

@@ -10,10 +10,10 @@ import confide
 from confide.agents import UCRLVTR, LikelihoodVI, LinOptPO, LinOptVI, UCRLVTRPlus, Uniform
 from confide.agents.catalogue import make_agent
 from confide.agents.explain import explain
-from confide.agents.learner import Learner
-from confide.agents.luyo21 import Setting, paper_noise
 from confide.errors import InvalidParameter, PromiseBroken
+from confide.learning.learner import Calibration, Description, Learner
 from confide.mechanisms.sources import noise_source
+from confide.mixtures.printed import Setting, paper_noise
 from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy
 from confide.privacy.request import Relation
 from confide.privatizers import every, geometric
@@ -51,7 +51,7 @@ def test_it_says_what_a_run_does_and_changes_nothing(made, calibration, privacy)
     assert agent.noise is None and agent.rng is None and agent._made is None
     assert said.calibration == calibration
     if not said.kept:  # [Luyo21, C.4] at delta = 0
-        with pytest.raises(PromiseBroken, match=f"epsilon={said.noise.epsilon:.6g}"):
+        with pytest.raises(PromiseBroken, match=f"epsilon={said.epsilon:.6g}"):
             confide.run(agent, WORLD, seed=3)
         assert "refused" in str(explain(agent))
         return
@@ -80,7 +80,7 @@ def test_secure_noise_is_explained_as_it_will_be_drawn():
         (said,) = explain(agent).agents
         assert agent._made is None
         assert said.noise.mechanism == agent.mechanisms()[0].name
-        assert said.noise.epsilon == agent.guarantee.epsilon
+        assert said.epsilon == agent.guarantee.epsilon
 
 
 def test_users_until_signal_is_that_of_calibrate():
@@ -104,7 +104,7 @@ def test_paper_beside_tight_in_words(monkeypatch):
     assert both.sentences() == [
         f"ucrl-vtr paper adds {ratio:,.0f} times as much noise as ucrl-vtr tight at the same promise, measured by what one user "
         "changes at most (in L2).",
-        f"ucrl-vtr paper really gives epsilon = {paper.noise.epsilon:.3g}, where 1 was asked for.",
+        f"ucrl-vtr paper really gives epsilon = {paper.epsilon:.3g}, where 1 was asked for.",
     ]
     text = str(both)
     assert max(map(len, text.splitlines())) <= 100
@@ -181,9 +181,9 @@ def test_an_algorithm_may_describe_itself():
         bound = inner.bound
 
         def describe(self):
-            return {"calibration": "mine", "planning": "by hand"}
+            return Description("mine", "by hand")
 
-    agent = Learner(Mine(), geometric(USERS), privacy=JointDP(1.0, 1e-5))
+    agent = Learner(Calibration(Mine(), geometric(USERS)), privacy=JointDP(1.0, 1e-5))
     agent.name = "mine"
     (said,) = explain(agent).agents
     assert (said.calibration, said.planning) == ("mine", "by hand")

@@ -3,18 +3,20 @@
 Each audit has 99 % confidence and a fixed seed; the chance that an honest mechanism is refuted is below 1 %, before the seed is fixed.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from confide.audit import clopper_pearson, refute, subject, subjects
 from confide.audit.agents import LOCAL, PRIVATE
 from confide.audit.estimators import TWO_QUESTIONS
-from confide.audit.subjects import TWINS, CounterSubject
+from confide.audit.mechanisms import TWINS, CounterSubject
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Exact
 from confide.privacy import CentralDP, PureDP
 from confide.privacy.bounded import L2Ball
-from confide.privatizers import Questions
+from confide.privatizers import SharedBudget
 
 PRIVACY = CentralDP(1.0, 1e-2)
 AGENTS = list(PRIVATE)
@@ -62,14 +64,14 @@ def test_broken_agents_are_caught(name):
 
 def test_too_little_noise_on_answers_is_caught(monkeypatch):
     """LSVI-UCB's prefix sums are honest here, and the certificate says nothing wrong: only an attack can tell."""
-    honest = Questions.ask
+    honest = SharedBudget.release
 
-    def ask(self, total):
-        values, std = honest(self, total)
-        return total.values + 0.3 * (values - total.values), std
+    def release(self, total):
+        made = honest(self, total)
+        return replace(made, values=total.values + 0.3 * (made.values - total.values))
 
     assert not attack(ANSWERS, privacy=CentralDP(3.0, 1e-2), runs=500).refuted
-    monkeypatch.setattr(Questions, "ask", ask)
+    monkeypatch.setattr(SharedBudget, "release", release)
     assert attack(ANSWERS, privacy=CentralDP(3.0, 1e-2), runs=500).refuted
 
 

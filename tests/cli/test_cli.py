@@ -1,4 +1,4 @@
-"""The command line as a user sees it: real processes for errors and exit codes."""
+"""The command line as a user sees it."""
 
 import json
 import os
@@ -10,19 +10,14 @@ from pathlib import Path
 import pytest
 
 
-def confide(*arguments, cwd=None):
-    command = [sys.executable, "-c", "from confide.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
-
-
-def test_calibrate_prints_a_table():
+def test_calibrate_prints_a_table(confide):
     done = confide("calibrate", "--epsilon", 1, "--delta", 1e-5, "--episodes", 100_000, "--horizon", 5, "--dimension", 5)
     assert done.returncode == 0
     assert "paper" in done.stdout
     assert "3,722 x" in done.stdout
 
 
-def test_calibrate_and_explain_agree():
+def test_calibrate_and_explain_agree(confide):
     """Noise, its factor and the users it takes are the same numbers in both, and the README quotes the factor."""
     promise = ["--epsilon", 1, "--delta", 1e-5, "--episodes", 100_000, "--json"]
     rows = json.loads(confide("calibrate", *promise).stdout)
@@ -37,7 +32,7 @@ def test_calibrate_and_explain_agree():
     assert "3,722 times" in (Path(__file__).parents[2] / "README.md").read_text()
 
 
-def test_calibrate_less_noise_than_the_paper():
+def test_calibrate_less_noise_than_the_paper(confide):
     """Paper (Cor. 5) over tight, on Lambda: tree, square root over all episodes, square root over a geometric schedule."""
     rows = json.loads(confide("calibrate", "--json").stdout)
     ratios = {(row["counter"], row["releases"]): row["times_less_than_paper"] for row in rows if row["calibration"] == "tight"}
@@ -49,7 +44,7 @@ def test_calibrate_less_noise_than_the_paper():
     assert paper["true_epsilon"] == pytest.approx(1e-3, rel=0.2)
 
 
-def test_audit():
+def test_audit(confide):
     done = confide("audit", "gaussian", "--runs", 2000, "--json")
     found = json.loads(done.stdout)
     assert done.returncode == 0
@@ -60,14 +55,14 @@ def test_audit():
     assert "REFUTED" in broken.stdout
 
 
-def test_an_attack_that_is_too_weak_says_so():
+def test_an_attack_that_is_too_weak_says_so(confide):
     weak = confide("audit", "gaussian", "--runs", 100)
     assert weak.returncode == 0 and weak.stderr == ""
     assert "the attack was too weak to say much: more --runs" in weak.stdout
     assert "too weak" not in confide("audit", "gaussian", "--runs", 20_000).stdout
 
 
-def test_a_learner_of_ones_own_is_audited(tmp_path):
+def test_a_learner_of_ones_own_is_audited(confide, tmp_path):
     (tmp_path / "mine.py").write_text("from confide.agents import UCRLVTR\nclass Mine(UCRLVTR):\n    name = 'mine'\n")
     own, known = (
         json.loads(confide("audit", name, "--runs", 100, "--json", cwd=tmp_path).stdout) for name in ("mine:Mine", "ucrl-vtr")
@@ -87,7 +82,7 @@ def test_an_audit_shows_progress_on_a_terminal():
     assert b"2,000/2,000 runs" in seen
 
 
-def test_verify(tmp_path):
+def test_verify(confide, tmp_path):
     from confide.audit import verify
     from confide.mechanisms.counters import Counter, Tree
     from confide.mechanisms.sources import noise_source
@@ -109,7 +104,21 @@ def test_verify(tmp_path):
     assert "the mechanisms give" in done.stderr
 
 
-def test_version():
+@pytest.mark.parametrize(
+    ("arguments", "code", "out", "err"),
+    [
+        (["--version"], 0, "confide 0.", ""),
+        (["audit", "gaussian", "--runs", "2000", "--twin", "shared"], 1, "REFUTED", ""),
+        (["teleport"], 2, "", "No such command"),
+    ],
+)
+def test_in_a_process_of_its_own(arguments, code, out, err):
+    done = subprocess.run([sys.executable, "-m", "confide", *arguments], capture_output=True, text=True)
+    assert done.returncode == code
+    assert out in done.stdout and err in done.stderr and (not done.stdout) == (not out) and (not done.stderr) == (not err)
+
+
+def test_version(confide):
     assert confide("--version").stdout.startswith("confide 0.")
 
 
@@ -133,7 +142,7 @@ def test_version():
         (["teleport"], "No such command"),
     ],
 )
-def test_errors_are_one_line_and_exit_code_2(arguments, message, tmp_path):
+def test_errors_are_one_line_and_exit_code_2(confide, arguments, message, tmp_path):
     done = confide(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr

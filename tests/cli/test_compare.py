@@ -58,7 +58,7 @@ def test_what_fails_is_said_with_its_command(here, capsys):
         main(["compare", "tonight.toml", "--workers", "1"])
     done = capsys.readouterr().out
     assert stop.value.code == 1
-    assert "failed: lsvi-ucb on lock, epsilon 5, seed 0: LSVI-UCB needs a linear MDP" in done
+    assert "failed: lsvi-ucb on lock, epsilon 5, seed 0: lsvi-ucb is for linear MDP problems" in done
     assert "confide run lsvi-ucb lock --epsilon 5" in done and "report: tonight/report.html" in done
 
 

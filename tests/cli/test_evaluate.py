@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from confide.cli.question import Question
+from confide.cli.log_release import LogRelease
 from confide.errors import LogError
 from confide.evaluation import ValueEstimate
 from confide.evaluation.catalogue import ESTIMATORS
@@ -178,7 +178,9 @@ def test_other_files_columns_and_caps_are_other_questions():
 
     def asked(files=("a.parquet",), noise="secure", name=None, **layout):
         estimator, privacy = CountsAndSums(states=6), CentralDP(1.0, 1e-6)
-        return Question("counts-and-sums", estimator, privacy, Noise(noise, ""), list(files), {"max_steps": 9} | layout, name).id
+        return LogRelease(
+            "counts-and-sums", estimator, privacy, Noise(noise, ""), list(files), {"max_steps": 9} | layout, name
+        ).id
 
     ids = [asked(), asked(("b.parquet",)), asked(noise="fast"), asked(max_steps=10), asked(max_trajectories=2), asked(reward="r")]
     assert len(set(ids)) == len(ids)

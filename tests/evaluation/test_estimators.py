@@ -1,6 +1,5 @@
 """What all estimators have in common: promise, certificate, ledger, files."""
 
-import pickle
 import warnings
 
 import numpy as np
@@ -8,8 +7,8 @@ import pytest
 
 import confide
 from confide.audit.verify import taken_on_trust, verify
-from confide.errors import BudgetExceeded, InvalidParameter, LedgerError, PromiseBroken
-from confide.evaluation import DPLSL, DPLSW, LSL, LSW, CountsAndSums, DeltaWarning, Subsample, ValueEstimate, delta_warning
+from confide.errors import InvalidParameter, LedgerError, PromiseBroken
+from confide.evaluation import DPLSL, DPLSW, LSL, LSW, CountsAndSums, DeltaWarning, Subsample, delta_warning
 from confide.mechanisms.sources import noise_source
 
 STATES, DISCOUNT = 8, 0.95
@@ -57,20 +56,6 @@ def test_promise_and_certificate(estimator, chain):
     assert (taken_on_trust(estimate.certificate) == []) == counted
 
 
-@PRIVATE_ONES
-def test_same_seed_same_bits_and_files(estimator, tmp_path, chain):
-    one, two = (estimator.release(chain.log(), privacy=PRIVATE, rng=np.random.default_rng(7)) for _ in range(2))
-    assert (one.values == two.values).all()
-    one.save(tmp_path / "out")
-    again = ValueEstimate.load(tmp_path / "out")
-    assert (again.values == one.values).all() and again.guarantee == one.guarantee
-    assert again.released.keys() == one.released.keys()
-    if one.certificate is not None:
-        verify(confide.Certificate.load(tmp_path / "out" / "certificate.json"))
-    with np.load(tmp_path / "out" / "estimate.npz", allow_pickle=False) as archive:
-        assert (archive["values"] == one.values).all()
-
-
 def test_noise_does_not_depend_on_how_the_log_is_cut(chain):
     whole, cut = chain.users(500, 1), [chain.users(500, 1)]
     from confide.logs import in_memory
@@ -78,21 +63,6 @@ def test_noise_does_not_depend_on_how_the_log_is_cut(chain):
     parts = [in_memory(whole), in_memory(cut)]
     one, two = (MADE["counts-and-sums"].release(part, privacy=PRIVATE, rng=np.random.default_rng(1)) for part in parts)
     assert (one.values == two.values).all()
-
-
-@PRIVATE_ONES
-def test_ledger_pays_once_and_refuses_before_the_log_is_read(estimator, tmp_path, chain):
-    ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.2, delta=1.5e-6)
-    log = chain.log()
-    first = estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
-    spent = ledger.spent
-    same = estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(1))
-    assert (same.values == first.values).all() and ledger.spent == spent and len(ledger.spends) == 1
-    if isinstance(estimator, Subsample):
-        return
-    with pytest.raises(BudgetExceeded):
-        estimator.release(Untouchable(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(2), id="another")
-    assert ledger.spent == spent
 
 
 def test_the_answer_about_one_log_is_not_given_for_another(tmp_path, chain):
@@ -104,19 +74,6 @@ def test_the_answer_about_one_log_is_not_given_for_another(tmp_path, chain):
     estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0), id="june")
     with pytest.raises(LedgerError):  # nor under a name that one chooses
         estimator.release(chain.log(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0), id="june")
-
-
-@PRIVATE_ONES
-def test_a_crash_neither_loses_nor_doubles_a_spend(estimator, tmp_path, chain):
-    ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.2, delta=1.5e-6)
-    log = chain.log()
-    with pytest.raises(AssertionError):
-        estimator.release(Untouchable(log.identity), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
-    charged = ledger.spent
-    assert [spend.released for spend in ledger.spends] == [False]
-    estimate = estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
-    assert ledger.spent == charged and [spend.released for spend in ledger.spends] == [True]
-    assert np.isfinite(estimate.values).all()
 
 
 def test_smooth_sensitivity_tells_nothing_about_its_noise(chain):
@@ -174,11 +131,6 @@ def test_delta_warning(chain):
         delta_warning(1000, 0.9e-3)
     with pytest.warns(DeltaWarning):
         MADE["counts-and-sums"].release(chain.log(200), privacy=confide.CentralDP(1.0, 0.01), rng=np.random.default_rng(0))
-
-
-def test_estimators_are_public_and_picklable():
-    for estimator in MADE.values():
-        assert repr(pickle.loads(pickle.dumps(estimator))) == repr(estimator)
 
 
 def test_subsample_does_not_depend_on_blocks(chain):

@@ -19,6 +19,7 @@ from confide.evaluation import (
     WeightedImportanceSampling,
     propose,
 )
+from confide.evaluation.estimator import release_id
 from confide.logs import in_memory
 from confide.logs.columns import Caps
 
@@ -68,14 +69,13 @@ def test_yes_and_no_are_true_and_false():
 
 @EACH
 def test_numbers_of_numpy_are_numbers_and_make_the_same_question(kind):
-    from confide.evaluation.estimator import question
 
     plain = MAKES[kind] | {"discount": 1.0, "return_bound": 2.0}
     numpys = plain | {"discount": np.float32(1), "return_bound": np.int64(2)}
     if "states" in plain:
         numpys["states"] = np.int64(S)
     one, other = kind(**plain), kind(**numpys)
-    assert question(one, PRIVATE, []) == question(other, PRIVATE, [])
+    assert release_id(one, PRIVATE, []) == release_id(other, PRIVATE, [])
     assert repr(one) == repr(other)
 
 

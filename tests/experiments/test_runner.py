@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,12 @@ import pytest
 
 import confide
 from confide.agents import UCRLVTR
-from confide.agents.learner import Learner, Round
-from confide.agents.reference import NoData, Oracle, Uniform
 from confide.audit import verify
 from confide.errors import CertificateError, InvalidParameter, StateError
 from confide.experiments.run import Run
 from confide.experiments.runner import run
+from confide.learning.learner import Calibration, Learner, Round
+from confide.learning.reference import NoData, Oracle, Uniform
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
 from confide.policy import TabularPolicy
@@ -142,7 +143,7 @@ def test_real_interrupts_at_any_moment_are_taken_up_with_the_same_bits(tmp_path)
 
     def fresh():
         agent = UCRLVTR(PROBLEM.public, episodes=30_000, privacy=PRIVACY)
-        agent.accepts_counts = False
+        agent.abilities = replace(agent.abilities, counts=False)
         return agent
 
     whole = run(fresh(), PROBLEM, seed=1)
@@ -353,7 +354,7 @@ class EitherAction:
 
 
 def test_devices_play_the_average_of_a_rounds_policies():
-    agent = Learner(EitherAction(), geometric(100), privacy=LOCAL)
+    agent = Learner(Calibration(EitherAction(), geometric(100)), privacy=LOCAL)
     agent.name = "either"
     done = run(agent, PROBLEM)
     values = [PROBLEM.value(policy) for policy in agent.algorithm.plan(agent.released()).policies]
@@ -364,5 +365,5 @@ def test_devices_play_the_average_of_a_rounds_policies():
 def test_a_local_promise_without_devices_is_refused(monkeypatch):
     promise = UCRLVTR(PROBLEM.public, episodes=10, privacy=LOCAL, noise=noise_source("fast", 0)).guarantee
     monkeypatch.setattr(Visits, "guarantee", promise)
-    with pytest.raises(InvalidParameter, match=r"no client\(\) and absorb\(\)"):
+    with pytest.raises(InvalidParameter, match=r"does not declare Abilities"):
         run(visits(), PROBLEM)

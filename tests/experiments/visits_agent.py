@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from confide.agents.agent import Batch
+from confide.learning.agent import Abilities, Batch
 from confide.policy import TabularPolicy
 from confide.privacy import billboard
 from confide.privacy.bounded import Bounded, L2Ball
@@ -11,6 +11,9 @@ from confide.privatizers import CentralPrivatizer, geometric
 
 class Visits:
     """Counts the states where episodes end, privately, and plays action (released count) mod A."""
+
+    abilities = Abilities(noise=True, mechanisms=True, saves=True, levels=True)
+    signal = None
 
     def __init__(self, public, *, episodes, privacy, noise=None):
         self.public, self.episodes, self.privacy, self.noise = public, episodes, privacy, noise

@@ -14,7 +14,7 @@ import os, sys, time, uuid
 from pathlib import Path
 
 from confide.logs import open as open_logs, reader
-from confide.statistics.first_visits import FirstVisitReturns, FirstVisits
+from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 
 marks = Path(sys.argv[2])
 statistic = FirstVisitReturns(FirstVisits(9, 3), discount=0.9, centre=1.0, radius=3.0)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from confide.errors import InvalidParameter, LogError
+from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.logs import in_memory, reader, write
 from confide.logs import open as open_logs
 from confide.privacy.bounded import Bounded, L2Ball
-from confide.statistics.first_visits import FirstVisitReturns, FirstVisits
 from confide.trajectory import LoggedUsers
 
 RETURNS = FirstVisitReturns(FirstVisits(9, 3, trajectories=2), discount=0.9, centre=1.0, radius=3.0)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from confide.errors import InvalidParameter
-from confide.planners import _kernels
-from confide.planners.bonus import NO_BONUS, Width, bonus, tight
+from confide.planners import _regression_kernels as _kernels
+from confide.planners.regression import NO_BONUS, Width, bonus
+from confide.planners.regression import tight_width as tight
 
 
 def bonus_twin(X, inverse, scale, sampling, noise, factor, cap):

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from confide.errors import InvalidParameter
-from confide.planners import _least_squares_kernels as _kernels
-from confide.planners.least_squares import Estimate, least_squares, project_simplex, ridge_size
-from confide.planners.value_features import raw, reduced
+from confide.mixtures.value_features import raw, reduced
+from confide.planners import _regression_kernels as _kernels
+from confide.planners.regression import Estimate, least_squares, project_simplex, ridge_size
 
 
 def ill_conditioned(rng, d, exponent):
@@ -183,7 +183,7 @@ def test_the_simplex_estimate_is_the_constrained_least_squares_solution():
     fm = reduced(4)
     Z, rest = X @ fm.basis, X.mean(axis=1)
     gram, response = Z.T @ Z, Z.T @ (X @ w + 0.01 * rng.normal(size=40) - rest)
-    theta = least_squares(gram, response, noise_std=0.0, floor=1e-9, simplex=True, feature_map=fm).weights
+    theta = least_squares(gram, response, noise_std=0.0, floor=1e-9, simplex=True, coordinates=fm).weights
     mixture = fm.mixture(theta)
     assert mixture.min() > -1e-15 and abs(mixture.sum() - 1) < 1e-14
     np.testing.assert_allclose(mixture, w, atol=0.01)
@@ -193,7 +193,7 @@ def test_the_simplex_estimate_is_the_constrained_least_squares_solution():
 def test_estimates_of_a_batch_are_those_of_its_members():
     rng = np.random.default_rng(5)
     Lambda, u = goe(rng, (4,), 3, 5.0) + 10 * np.eye(3), rng.normal(scale=9.0, size=(4, 3))
-    for choice in ({}, {"simplex": True}, {"simplex": True, "feature_map": reduced(4)}):
+    for choice in ({}, {"simplex": True}, {"simplex": True, "coordinates": reduced(4)}):
         made = least_squares(Lambda, u, noise_std=5.0, **choice)
         assert isinstance(made, Estimate)
         for h in range(4):

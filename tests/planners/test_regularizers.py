@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from confide.errors import InvalidParameter
-from confide.planners.regularizers import Regularity, Repair, Shift
+from confide.planners.regression import Regularity, Repair, Shift
 
 
 @pytest.mark.parametrize(

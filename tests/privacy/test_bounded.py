@@ -39,12 +39,6 @@ def test_sensitivities():
     assert ball.l1_sensitivity(Relation.REPLACE) == 12.0  # attained by the corners (+-1.5)^4
 
 
-def test_private_values_do_not_show():
-    contribution = L2Ball(5.0, 1).clip(np.array([3.14159]))
-    assert "3.14" not in repr(contribution)
-    assert "3.14" not in str(contribution)
-
-
 def test_adding_counts_the_users():
     ball = L2Ball(1.0, 1)
     both = ball.clip(np.array([0.5])) + ball.clip(np.array([0.25]))
@@ -91,16 +85,6 @@ def test_only_the_bound_makes_contributions():
     kept = ball.clip(sent)
     sent[:] = 7.0
     assert kept.values.max() == 0.5
-
-
-def test_sums_are_exact_in_any_order():
-    """The sensitivity of a sum in floating point is that of one contribution: no rounding can add to it."""
-    ball, rng = L2Ball(1.0, 2), np.random.default_rng(0)
-    users = [ball.clip(rng.normal(size=2)) for _ in range(500)]
-    orders = [rng.permutation(500) for _ in range(3)]
-    totals = [sum((users[i] for i in order[1:]), start=users[order[0]]).values for order in orders]
-    np.testing.assert_array_equal(totals[0], totals[1])
-    np.testing.assert_array_equal(totals[0], totals[2])
 
 
 def test_clipping_is_silent_whatever_comes():

@@ -34,18 +34,18 @@ def test_it_adds_up_and_releases_at_the_schedules_times():
     server = privatizer()
     sent = messages(server, 4)
     for message in sent[:3]:
-        server.absorb(message)
+        server.receive(message)
     assert (server.generation, server.release().users, server.release().noise.std) == (0, 0, 0.0)
-    server.absorb(sent[3])
+    server.receive(sent[3])
     released = server.release()
     np.testing.assert_allclose(released.values, sum(message.values for message in sent))
     assert (server.users, released.users, released.generation) == (4, 4, 1)
     assert released.noise.std == pytest.approx(server.channel.noise.std * 2)
     for message in messages(server, 6):
-        server.absorb(message)
+        server.receive(message)
     assert server.release().noise.std == pytest.approx(server.channel.noise.std * math.sqrt(10))
     with pytest.raises(StreamExhausted, match="covers 10 users"):
-        server.absorb(sent[0])
+        server.receive(sent[0])
 
 
 def snapshot(server):
@@ -55,7 +55,7 @@ def snapshot(server):
 def test_duplicates_stale_and_misfit_messages_are_refused_and_change_nothing():
     server = privatizer()
     first, *others = messages(server, 4)
-    server.absorb(first)
+    server.receive(first)
     before = snapshot(server)
     copied = Message(first.generation, first.nonce, first.channel, np.zeros(3))  # the nonce counts, whatever else is changed
     for bad, message in (
@@ -65,18 +65,18 @@ def test_duplicates_stale_and_misfit_messages_are_refused_and_change_nothing():
         (Message(0, bytes(16), server.channel.id, np.zeros(4)), "must have 3 numbers, got 4"),
     ):
         with pytest.raises(InvalidParameter, match=message):
-            server.absorb(bad)
+            server.receive(bad)
         assert snapshot(server) == before
     for message in others:
-        server.absorb(message)
+        server.receive(message)
     with pytest.raises(InvalidParameter, match="planned with release 0, the current one is 1"):
-        server.absorb(first)
+        server.receive(first)
 
 
 @pytest.mark.parametrize(("privacy", "reach"), [(GAUSSIAN, 12.0), (LAPLACE, 40.0)])
 def test_hostile_numbers_reach_no_farther_than_the_limit(privacy, reach):
     server = privatizer(privacy, schedule=custom([1]))
-    server.absorb(Message(0, bytes(16), server.channel.id, np.array([1e300, -1e300, 0.25])))
+    server.receive(Message(0, bytes(16), server.channel.id, np.array([1e300, -1e300, 0.25])))
     limit = BOUND.largest + reach * server.channel.noise.scale
     np.testing.assert_allclose(server.release().values, [limit, -limit, 0.25])
 
@@ -87,10 +87,10 @@ def gathered(privacy, *, crowd, runs=2000, users=8):
     nobody, seen = Bounded(np.zeros(3), BOUND), [np.zeros(3)]
     for _ in range(runs):
         if crowd:
-            server.absorb_crowd(Bounded(np.zeros(3), BOUND, users))
+            server.absorb(Bounded(np.zeros(3), BOUND, users))
         else:
             for _ in range(users):
-                server.absorb(server.channel.message(nobody, server.generation, server.device_source()))
+                server.receive(server.channel.message(nobody, server.generation, server.device_source()))
         seen.append(server.release().values)
     return np.diff(seen, axis=0).ravel() / server.channel.noise.scale
 
@@ -118,14 +118,14 @@ def test_devices_draw_independently():
 def test_a_crowd_is_for_simulation_only():
     secure = LocalPrivatizer(BOUND, SCHEDULE, privacy=GAUSSIAN, noise=noise_source("secure"))
     with pytest.raises(PrivacyError, match="no server of real users takes contributions"):
-        secure.absorb_crowd(Bounded(np.zeros(3), BOUND, 2))
+        secure.absorb(Bounded(np.zeros(3), BOUND, 2))
     server = privatizer()
     with pytest.raises(InvalidParameter, match="cross the release after user 4"):
-        server.absorb_crowd(Bounded(np.zeros(3), BOUND, 5))
+        server.absorb(Bounded(np.zeros(3), BOUND, 5))
     with pytest.raises(InvalidParameter, match="another bound"):
-        server.absorb_crowd(Bounded(np.zeros(3), L2Ball(2.0, 3), 1))
+        server.absorb(Bounded(np.zeros(3), L2Ball(2.0, 3), 1))
     assert "simulated" not in server.mechanism().query
-    server.absorb_crowd(Bounded(np.zeros(3), BOUND, 4))
+    server.absorb(Bounded(np.zeros(3), BOUND, 4))
     assert "simulated for 4 users" in server.mechanism().query
 
 
@@ -144,15 +144,15 @@ def test_saved_and_restored_it_goes_on_with_the_same_bits_and_knows_its_duplicat
     one, other = privatizer(), privatizer(seed=9)
     sent = messages(one, 4)
     for message in sent[:3]:
-        one.absorb(message)
+        one.receive(message)
     other.restore(one.save(), released=0)
     assert other.users == 3
     with pytest.raises(InvalidParameter, match="absorbed before"):
-        other.absorb(sent[0])
+        other.receive(sent[0])
     for server in (one, other):
-        server.absorb(sent[3])
+        server.receive(sent[3])
         for message in messages(server, 6):
-            server.absorb(message)
+            server.receive(message)
     np.testing.assert_array_equal(one.release().values, other.release().values)
     with pytest.raises(StateError, match="already absorbed"):
         other.restore(one.save(), released=0)

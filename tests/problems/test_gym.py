@@ -6,9 +6,9 @@ import pytest
 gymnasium = pytest.importorskip("gymnasium", reason='needs pip install "confide[gym]"')
 
 import confide.problems  # noqa: E402
-from confide.agents.agent import Batch  # noqa: E402
 from confide.errors import InvalidParameter, MissingExtra  # noqa: E402
 from confide.experiments.runner import run  # noqa: E402
+from confide.learning.agent import Batch  # noqa: E402
 from confide.policy import StochasticPolicy, uniform_policy  # noqa: E402
 from confide.privacy.guarantee import no_guarantee  # noqa: E402
 from confide.problems import GymProblem, from_gymnasium, make, one_hot, reward_map, to_gymnasium  # noqa: E402

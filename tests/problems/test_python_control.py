@@ -3,12 +3,12 @@
 import subprocess
 import sys
 
-import control
 import numpy as np
 import pytest
 from scipy.linalg import expm
 
 import confide
+import control
 from confide.errors import InvalidParameter, MissingExtra
 from confide.problems import LQSystem, double_integrator, from_control, load_problem, thermal, to_control
 

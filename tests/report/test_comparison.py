@@ -108,14 +108,14 @@ def test_what_fails_is_a_row_and_stops_nothing(tmp_path):
     assert [group.agent for group in found.groups] == ["uniform"]
     assert len(found.failures) == 2
     failure = found.failures[0]
-    assert "needs a linear MDP" in failure["error"] and failure["command"].startswith("confide run lsvi-ucb lock --epsilon 1.0")
+    assert "is for linear MDP problems" in failure["error"] and failure["command"].startswith("confide run lsvi-ucb lock --epsilon 1.0")
     assert not list(tmp_path.rglob("*.tmp"))
 
 
 def test_an_agent_of_ones_own_and_a_saved_problem(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(
-        "from confide.agents.reference import Uniform\n\n\nclass Lazy(Uniform):\n    name = 'lazy'\n\n\n"
+        "from confide.learning.reference import Uniform\n\n\nclass Lazy(Uniform):\n    name = 'lazy'\n\n\n"
         "class Broken(Uniform):\n    def next_batch(self):\n        return 1 / 0\n"
     )
     confide.problems.lock(seed=4).save(tmp_path / "world.npz")
@@ -147,7 +147,7 @@ def test_two_agents_that_look_alike_are_told_apart_or_refused():
 
 OWN = """
 import os, sys
-from confide.agents.reference import Uniform
+from confide.learning.reference import Uniform
 from explorers import name
 
 

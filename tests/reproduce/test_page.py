@@ -24,10 +24,10 @@ SMALL = Reproduction(
     "A small paper",
     False,
     (
-        Claim("Thm. 1", "||x|| <= 1 for <x, y>", "2 * 2", True, "`agents/luyo21.py`", {"x": math.inf}),
+        Claim("Thm. 1", "||x|| <= 1 for <x, y>", "2 * 2", True, "`mixtures/printed.py`", {"x": math.inf}),
         Claim("Thm. 2", "everything", "nothing", False, "by hand"),
     ),
-    (Algorithm("Alg. 1", "Small", "agents/luyo21.py: Small", (Measurement("lock", None, "regret", 3.0, 0.5, "uniform 9"),)),),
+    (Algorithm("Alg. 1", "Small", "mixtures/printed.py: Small", (Measurement("lock", None, "regret", 3.0, 0.5, "uniform 9"),)),),
     (Claim("Fig. 1", "it falls", "it does", None, "by eye"),),
     (
         Erratum(1, "(1)", "a*b", "b*a", "1 = 1", True, "arithmetic", {"one": 1.0}),
@@ -57,8 +57,8 @@ def test_the_page_has_everything():
     ):
         assert part in page
     assert "3 claims were looked at, 1 of them do not hold; 3 errata" in page
-    assert "| Thm. 1 | \\|\\|x\\|\\| &lt;= 1 for &lt;x, y> | 2 \\* 2 | holds | `agents/luyo21.py` |" in page
-    assert "| Alg. 1 | Small | `agents/luyo21.py: Small` | lock | - | regret 3 ± 0.5 | uniform 9 |" in page
+    assert "| Thm. 1 | \\|\\|x\\|\\| &lt;= 1 for &lt;x, y> | 2 \\* 2 | holds | `mixtures/printed.py` |" in page
+    assert "| Alg. 1 | Small | `mixtures/printed.py: Small` | lock | - | regret 3 ± 0.5 | uniform 9 |" in page
     assert "1. **(1).** *Printed*: a\\*b *True*: b\\*a *Shown*: 1 = 1 (arithmetic)" in page
     assert "2. **(2).** *Printed*: teh *True*: the (Text.)" in page
     assert "did not come out as stated" in page

@@ -1,33 +1,36 @@
-"""One file per published algorithm."""
+"""The agents by their public names; each lives with its family (confide.mixtures, confide.linear_mdps, confide.control)."""
 
 from typing import TYPE_CHECKING
 
 from confide._lazy import lazy
 
 if TYPE_CHECKING:
-    from confide.agents.agent import Agent, Batch
-    from confide.agents.certainty_equivalent_lq import CertaintyEquivalentLQ
-    from confide.agents.client import LocalClient
-    from confide.agents.learner import Algorithm, Learner, Round
-    from confide.agents.likelihood_vi import LikelihoodVI
-    from confide.agents.linopt_po import LinOptPO
-    from confide.agents.linopt_vi import LinOptVI
-    from confide.agents.lsvi_ucb import LSVIUCB
-    from confide.agents.next_state_vi import NextStateVI
-    from confide.agents.ofu_lq import OFULQ
-    from confide.agents.reference import NoData, Oracle, Uniform
-    from confide.agents.thompson_lq import ThompsonLQ
-    from confide.agents.ucrl_vtr import UCRLVTR
-    from confide.agents.ucrl_vtr_plus import UCRLVTRPlus
+    from confide.control.certainty_equivalent_lq import CertaintyEquivalentLQ
+    from confide.control.ofu_lq import OFULQ
+    from confide.control.thompson_lq import ThompsonLQ
+    from confide.learning.agent import Abilities, Agent, Batch
+    from confide.learning.client import LocalClient
+    from confide.learning.learner import Algorithm, Calibration, Description, Learner, Round
+    from confide.learning.reference import NoData, Oracle, Uniform
+    from confide.linear_mdps.lsvi_ucb import LSVIUCB
+    from confide.linear_mdps.next_state_vi import NextStateVI
+    from confide.mixtures.likelihood_vi import LikelihoodVI
+    from confide.mixtures.linopt_po import LinOptPO
+    from confide.mixtures.linopt_vi import LinOptVI
+    from confide.mixtures.ucrl_vtr import UCRLVTR
+    from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
 
 __all__ = [
     "LSVIUCB",
     "OFULQ",
     "UCRLVTR",
+    "Abilities",
     "Agent",
     "Algorithm",
     "Batch",
+    "Calibration",
     "CertaintyEquivalentLQ",
+    "Description",
     "Learner",
     "LikelihoodVI",
     "LinOptPO",
@@ -45,20 +48,20 @@ __all__ = [
 __getattr__ = lazy(
     __name__,
     {
-        "UCRLVTR": "ucrl_vtr",
-        "UCRLVTRPlus": "ucrl_vtr_plus",
-        "Agent": "agent",
-        "Batch": "agent",
-        **dict.fromkeys(("Algorithm", "Learner", "Round"), "learner"),
-        "CertaintyEquivalentLQ": "certainty_equivalent_lq",
-        "OFULQ": "ofu_lq",
-        "ThompsonLQ": "thompson_lq",
-        "LocalClient": "client",
-        "LikelihoodVI": "likelihood_vi",
-        "LSVIUCB": "lsvi_ucb",
-        "NextStateVI": "next_state_vi",
-        "LinOptPO": "linopt_po",
-        "LinOptVI": "linopt_vi",
-        **dict.fromkeys(("NoData", "Oracle", "Uniform"), "reference"),
+        **dict.fromkeys(("Abilities", "Agent", "Batch"), "confide.learning.agent"),
+        **dict.fromkeys(("Algorithm", "Calibration", "Description", "Learner", "Round"), "confide.learning.learner"),
+        "LocalClient": "confide.learning.client",
+        **dict.fromkeys(("NoData", "Oracle", "Uniform"), "confide.learning.reference"),
+        "UCRLVTR": "confide.mixtures.ucrl_vtr",
+        "UCRLVTRPlus": "confide.mixtures.ucrl_vtr_plus",
+        "LinOptPO": "confide.mixtures.linopt_po",
+        "LinOptVI": "confide.mixtures.linopt_vi",
+        "LikelihoodVI": "confide.mixtures.likelihood_vi",
+        "LSVIUCB": "confide.linear_mdps.lsvi_ucb",
+        "NextStateVI": "confide.linear_mdps.next_state_vi",
+        "batches": "confide.linear_mdps",
+        "CertaintyEquivalentLQ": "confide.control.certainty_equivalent_lq",
+        "OFULQ": "confide.control.ofu_lq",
+        "ThompsonLQ": "confide.control.thompson_lq",
     },
 )

@@ -5,7 +5,8 @@ import importlib
 import inspect
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -13,77 +14,140 @@ from confide.errors import ConfideError, InvalidParameter
 from confide.privacy.request import NoPrivacy, Request
 
 if TYPE_CHECKING:
-    from confide.agents.batches import Batches
+    from confide.linear_mdps.batches import Batches
     from confide.privatizers import Schedule
 
 _NUMBERS = ("bonus_scale", "failure")  # options that some agents take only into their arithmetic, where a text fails late
 
 
 @dataclass(frozen=True, slots=True)
+class Theorem:
+    """What a paper proves of its agent: regret grows at most like users to the power of `exponent`, up to logarithms."""
+
+    exponent: float
+    locator: str
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
-    """Where an agent lives, what it is, and which paper describes it."""
+    """Where an agent lives, what it is, which paper describes it, and which problems it fits."""
 
     place: str  # package.module:Class
     about: str
-    paper: str = ""
-    local: bool = True  # whether it can keep a local promise
+    family: str = ""  # of problems that it learns: `problem.public.family`; empty: any
+    paper: str = ""  # empty: it learns from nobody
+    local: bool = True  # whether it can keep a local guarantee
+    known_rewards: bool = False  # whether rewards must be public
     knows_truth: bool = False  # made from the problem itself: a yardstick, not a learner
+    theorems: Mapping[str, Theorem] = field(default_factory=dict)  # by trust model; "pure ..." at delta = 0. Missing: not proved
+
+
+def _theorems(paper: str, **proved: tuple[float, str]) -> dict[str, Theorem]:
+    return {key.replace("_", " "): Theorem(exponent, f"[{paper}, {place}]") for key, (exponent, place) in proved.items()}
 
 
 AGENTS = {
     "ucrl-vtr": Entry(
-        "confide.agents.ucrl_vtr:UCRLVTR", "optimistic planning on private least squares, for mixtures of known kernels", "Luyo21"
+        "confide.mixtures.ucrl_vtr:UCRLVTR",
+        "optimistic planning on private least squares",
+        "mixture",
+        "Luyo21",
+        known_rewards=True,
+        theorems=_theorems(
+            "Luyo21",
+            none=(1 / 2, "Thm. 7"),
+            joint=(1 / 2, "Cor. 5"),
+            local=(3 / 4, "Cor. 6"),
+            pure_joint=(1 / 2, "C.4"),
+            pure_local=(3 / 4, "C.4"),
+        ),
     ),
     "ucrl-vtr-plus": Entry(
-        "confide.agents.ucrl_vtr_plus:UCRLVTRPlus",
+        "confide.mixtures.ucrl_vtr_plus:UCRLVTRPlus",
         "the same, each user weighted by the estimated variance of the next value",
+        "mixture",
         "Luyo21",
+        known_rewards=True,
+        theorems=_theorems("Luyo21", none=(1 / 2, "Thm. 9"), joint=(1 / 2, "Cor. 10"), local=(3 / 4, "Cor. 11")),
     ),
     "linopt-vi": Entry(
-        "confide.agents.linopt_vi:LinOptVI",
-        "optimistic value iteration for mixtures of known kernels, rewards learned too",
+        "confide.mixtures.linopt_vi:LinOptVI",
+        "optimistic value iteration; learns rewards, too",
+        "mixture",
         "Zhou22",
+        theorems=_theorems("Zhou22", none=(1 / 2, "Thm. 4.1"), joint=(1 / 2, "Thm. 6.5")),
     ),
     "linopt-po": Entry(
-        "confide.agents.linopt_po:LinOptPO", "the same by policy optimisation: softmax policies, improved step by step", "Zhou22"
+        "confide.mixtures.linopt_po:LinOptPO",
+        "the same by policy optimisation: softmax policies, improved step by step",
+        "mixture",
+        "Zhou22",
+        theorems=_theorems("Zhou22", none=(1 / 2, "Thm. 5.1"), joint=(1 / 2, "Thm. 6.5")),
     ),
     "likelihood-vi": Entry(
-        "confide.agents.likelihood_vi:LikelihoodVI",
-        "posterior sampling on private sums of likelihood codes, for mixtures of known kernels",
+        "confide.mixtures.likelihood_vi:LikelihoodVI",
+        "posterior sampling on private sums of likelihood codes",
+        "mixture",
         "confide",
+        known_rewards=True,
     ),
     "lsvi-ucb": Entry(
-        "confide.agents.lsvi_ucb:LSVIUCB",
-        "optimistic least-squares value iteration for linear MDPs, in batches; joint privacy only",
+        "confide.linear_mdps.lsvi_ucb:LSVIUCB",
+        "optimistic least-squares value iteration, in batches; joint privacy only",
+        "linear MDP",
         "Luyo21",
         local=False,
+        theorems=_theorems("Luyo21", joint=(3 / 5, "Thm. 8"), pure_joint=(2 / 3, "E.3")),
     ),
     "next-state-vi": Entry(
-        "confide.agents.next_state_vi:NextStateVI",
-        "posterior sampling on private sums of next states, for linear MDPs with states that can be listed",
+        "confide.linear_mdps.next_state_vi:NextStateVI",
+        "posterior sampling on private sums of next states, which must be few",
+        "linear MDP",
         "confide",
     ),
     "ofu-lq": Entry(
-        "confide.agents.ofu_lq:OFULQ",
-        "controls for the cheapest plausible system, for linear systems with quadratic costs",
+        "confide.control.ofu_lq:OFULQ",
+        "controls for the cheapest plausible system",
+        "linear control",
         "Chowdhury21",
+        theorems=_theorems("Chowdhury21", none=(1 / 2, "Thm. 1"), joint=(1 / 2, "Thm. 3")),
     ),
     "thompson-lq": Entry(
-        "confide.agents.thompson_lq:ThompsonLQ",
-        "posterior sampling on private residuals, for linear systems with quadratic costs",
-        "confide",
+        "confide.control.thompson_lq:ThompsonLQ", "posterior sampling on private residuals", "linear control", "confide"
     ),
     "certainty-equivalent-lq": Entry(
-        "confide.agents.certainty_equivalent_lq:CertaintyEquivalentLQ",
+        "confide.control.certainty_equivalent_lq:CertaintyEquivalentLQ",
         "cautious gains for the mean of the same posterior",
+        "linear control",
         "confide",
     ),
-    "uniform": Entry(
-        "confide.agents.reference:Uniform", "plays at random (in a linear system, does nothing): the lower end of the scale"
+    "uniform": Entry("confide.learning.reference:Uniform", "plays at random (linear control: does nothing)"),
+    "oracle": Entry("confide.learning.reference:Oracle", "plays the optimal policy", knows_truth=True),
+    "no-data": Entry(
+        "confide.learning.reference:NoData",
+        "plans as if all kernels had the same weight, and learns nothing",
+        "mixture",
+        known_rewards=True,
     ),
-    "oracle": Entry("confide.agents.reference:Oracle", "plays the optimal policy: the upper end of the scale", knows_truth=True),
-    "no-data": Entry("confide.agents.reference:NoData", "plans as if all kernels had the same weight, and learns nothing"),
 }
+
+
+def fits(name: str, public: Any) -> bool:
+    """Whether an agent of the catalogue can be made for a problem with this public part."""
+    entry = AGENTS[name]
+    return entry.family in ("", public.family) and not (entry.known_rewards and public.rewards is None)
+
+
+def _check_fit(name: str, problem: Any) -> None:
+    """Refuse an agent that does not fit the problem, and name those that do."""
+    entry, public = AGENTS.get(name), problem.public
+    if entry is None or fits(name, public):
+        return
+    fitting = [other for other in AGENTS if AGENTS[other].paper and fits(other, public)]
+    kind = f"a {public.family} problem" + (" with unknown rewards" if entry.family == public.family else "")
+    needs = f"{entry.family} problems" + (" with known rewards" if entry.known_rewards else "")
+    others = f"for it there are {', '.join(fitting)}" if fitting else "no private learner fits it; uniform and oracle do"
+    raise InvalidParameter(f"{name} is for {needs}, {problem.name} is {kind}: {others}")
 
 
 def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **options: Any) -> Any:
@@ -99,6 +163,7 @@ def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **op
     if unknown:
         raise InvalidParameter(f"{name} takes no {unknown[0]}")
     _check_types(episodes, privacy, given)
+    _check_fit(name, problem)
     if "schedule" in given:
         given["schedule"] = _schedule(given["schedule"], episodes)
     if "privacy" in accepted:
@@ -125,7 +190,7 @@ def _check_types(episodes: Any, privacy: Any, given: dict[str, Any]) -> None:
 
 
 def _schedule(given: Any, episodes: int) -> "Schedule | Batches":
-    from confide.agents.batches import Batches
+    from confide.linear_mdps.batches import Batches
     from confide.privatizers import Schedule
 
     if not isinstance(given, Schedule | Batches | str | int):
@@ -135,7 +200,7 @@ def _schedule(given: Any, episodes: int) -> "Schedule | Batches":
 
 def schedule_of(text: "str | int", episodes: int) -> "Schedule | Batches":
     """By name, geometric, every or (for lsvi-ucb) adaptive, or a release after each so many users."""
-    from confide.agents.batches import adaptive
+    from confide.linear_mdps.batches import adaptive
     from confide.privatizers import every, every_episode, geometric
 
     if str(text).isdecimal():

@@ -3,18 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from confide.agents.facts import Facts, Noise, facts
-from confide.agents.learner import Learner
+from confide.agents.facts import Facts, facts
 from confide.errors import InvalidParameter
-from confide.privacy.bounded import Bound
+from confide.learning.learner import Learner
 from confide.privacy.request import Relation, Trust
-from confide.privatizers import Schedule
-from confide.statistics.bounds import RegressionRows, WeightedRows
-from confide.statistics.control_rows import ControlRows
-from confide.statistics.next_states import NextStateRows
-from confide.statistics.residual_sums import ResidualRows
-from confide.statistics.stacked import StackedRows
-from confide.statistics.transition_sums import TableRows
+from confide.privatizers import ExpectedNoise, Schedule
 
 _COUNTERS = {
     "exact": "one sum",
@@ -101,30 +94,10 @@ def explain(*agents: Learner) -> Explanation:
     return Explanation(_told_apart([facts(agent) for agent in agents]))
 
 
-def _contribution(bound: Bound) -> str:
-    match bound:
-        case RegressionRows() | WeightedRows():
-            kind = f"rows of {bound.steps} regressions in {bound.dimension} dimensions"
-        case StackedRows():
-            second = f"{bound.second_steps} in {bound.second_dimension}"
-            kind = f"rows of {bound.steps} regressions in {bound.dimension} dimensions, and of {second}"
-        case TableRows():
-            kind = f"a code of {bound.dimension} numbers from a public table, at each of {bound.steps} steps"
-        case ControlRows():
-            kind = f"second moments of {bound.dimension} states and inputs, among themselves and with {bound.states} next states"
-        case ResidualRows():
-            kind = f"second moments of {bound.dimension} states and inputs, and residuals of {bound.states} next states"
-        case NextStateRows():
-            kind = f"{bound.dimension} features at the place of the next state, of {bound.states}, and beside the reward"
-        case _:
-            kind = type(bound).__name__
-    return f"{bound.size} numbers: {kind}"
-
-
 def _cells(one: Facts) -> dict[str, str]:
     """What is said about one agent; an empty text where there is nothing to say."""
     noise, private, users = one.noise, one.trust is not Trust.NONE, one.schedule.users
-    given = f"epsilon = {noise.epsilon:.3g} at delta = {one.request.delta:g}"
+    given = f"epsilon = {one.epsilon:.3g} at delta = {one.request.delta:g}"
     broken = "" if one.kept else ", MORE than asked for: a run is refused"
     return {
         "calibration": _CALIBRATION.get(one.calibration, one.calibration),
@@ -132,7 +105,7 @@ def _cells(one: Facts) -> dict[str, str]:
         "really given": given + broken if private else "NO PRIVACY",
         "unit": _RELATION[Relation(one.request.relation)] if private else "",
         "trust": _TRUST[one.trust],
-        "one user adds": _contribution(one.bound),
+        "one user adds": f"{one.bound.size} numbers: {one.bound.about}",
         "changes at most": f"{noise.sensitivity:.4g} (L{noise.norm} norm of them together)" if private else "",
         "releases": _releases(one.schedule),
         "mechanism": _mechanism(noise, one.schedule) if private else "exact sums",
@@ -154,7 +127,7 @@ def _releases(schedule: Schedule) -> str:
     return f"{schedule.leaves:,}, the first after {first:,} user{'s' if first > 1 else ''}, for {schedule.users:,} users{late}"
 
 
-def _mechanism(noise: Noise, schedule: Schedule) -> str:
+def _mechanism(noise: ExpectedNoise, schedule: Schedule) -> str:
     kind = _kind(noise)
     if noise.mechanism == "local":
         return f"{kind} noise on the device: one message per user"
@@ -197,14 +170,14 @@ def _comparison(agents: tuple[Facts, ...]) -> list[str]:
         for one in others:
             groups.setdefault((*_compared(one, first), one.request == first.request), []).append(one)
         said += [_against(members, first, *key) for key, members in groups.items()]
-        said += [_really(one) for one in private if one.noise.epsilon < 0.95 * one.request.epsilon]
+        said += [_really(one) for one in private if one.epsilon < 0.95 * one.request.epsilon]
     return said + [_broken(one) for one in private if not one.kept]
 
 
 def _alone(one: Facts) -> str:
     reader = "a user's message" if one.trust is Trust.LOCAL else "all releases together"
     return (
-        f"Whoever reads {reader} learns about any one user what epsilon = {one.noise.epsilon:.3g} allows, and no more. The noise on a "
+        f"Whoever reads {reader} learns about any one user what epsilon = {one.epsilon:.3g} allows, and no more. The noise on a "
         f"number is at worst {_number(one.relative_noise)} times what one user changes at most (in L{one.noise.norm})."
     )
 
@@ -238,10 +211,10 @@ def _against(members: list[Facts], first: Facts, relation: str, factor: str, sam
 
 
 def _really(one: Facts) -> str:
-    return f"{one.name} really gives epsilon = {one.noise.epsilon:.3g}, where {one.request.epsilon:g} was asked for."
+    return f"{one.name} really gives epsilon = {one.epsilon:.3g}, where {one.request.epsilon:g} was asked for."
 
 
-def _kind(noise: Noise) -> str:
+def _kind(noise: ExpectedNoise) -> str:
     return {"gaussian": "Gaussian", "laplace": "Laplace"}.get(noise.distribution, noise.distribution)
 
 
@@ -255,7 +228,7 @@ def _verb(verb: str, members: list[Facts]) -> str:
 
 
 def _broken(one: Facts) -> str:
-    epsilon, asked = one.noise.epsilon, one.request.epsilon
+    epsilon, asked = one.epsilon, one.request.epsilon
     return (
         f"{one.name} does not keep its promise: its noise gives epsilon = {epsilon:.3g}, more than {asked:g}. A run is refused."
     )

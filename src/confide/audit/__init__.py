@@ -1,7 +1,8 @@
 """Attacks that try to refute a promise, and arithmetic that checks one."""
 
+from confide.audit.mechanisms import TWINS
 from confide.audit.refute import Audit, Subject, clopper_pearson, refute
-from confide.audit.subjects import TWINS, subject, subjects
+from confide.audit.subjects import subject, subjects
 from confide.audit.verify import Verification, verify
 
 __all__ = ["TWINS", "Audit", "Subject", "Verification", "clopper_pearson", "refute", "subject", "subjects", "verify"]

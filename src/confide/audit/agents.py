@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.agents.catalogue import AGENTS, make_agent
-from confide.agents.client import LocalClient
-from confide.agents.learner import Learner
-from confide.agents.stored_learner import StoredLearner
+from confide.audit.mechanisms import copies, make_source
 from confide.audit.refute import Score
-from confide.audit.subjects import copies, make_source
+from confide.learning.client import LocalClient
+from confide.learning.learner import Learner
+from confide.linear_mdps.contributions import StoredTransitions
+from confide.linear_mdps.lsvi_ucb import LSVIUCB
+from confide.linear_mdps.planning import Response, Target, value_iteration
 from confide.mechanisms.sources import FastSource, NoiseSource
-from confide.planners.value_regression import Answer, Question, answered
 from confide.privacy.bounded import Array, Released
 from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import CentralDP, JointDP, LocalDP
@@ -23,15 +24,13 @@ from confide.problems.lq import LQSystem
 from confide.problems.zoo.control import oscillator
 from confide.problems.zoo.linear import one_hot
 from confide.problems.zoo.mixtures import lock
-from confide.statistics.stored_transitions import StoredTransitions
 from confide.trajectory import Trajectories
 
 USERS = 64
 _REHEARSALS = 100
 PRIVATE = tuple(name for name, entry in AGENTS.items() if entry.paper)
 LOCAL = tuple(name for name in PRIVATE if AGENTS[name].local)
-LINEAR = ("lsvi-ucb", "next-state-vi")  # for linear MDPs
-CONTROL = ("ofu-lq", "thompson-lq", "certainty-equivalent-lq")  # for linear systems
+LONG = ("lsvi-ucb", "next-state-vi", "ofu-lq")  # releases so long that the direction that matters must be measured
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class AgentSubject:
                 if agent.released().generation > len(releases):
                     releases.append(agent.released())
             seen += [release.values for release in releases]
-            if isinstance(agent, StoredLearner):
+            if isinstance(agent, LSVIUCB):
                 likelihood += answers_likelihood(agent, releases, self._pair)
         return np.append(np.concatenate(seen), likelihood)
 
@@ -93,7 +92,7 @@ class AgentSubject:
 
     def score(self) -> Score | None:
         """Long releases hide the direction that matters: it is measured, with the same honest noise in both worlds."""
-        if self.agent not in (*LINEAR, "ofu-lq") or self.twin == "shared":
+        if self.agent not in LONG or self.twin == "shared":
             return None
         plain = AgentSubject(self.agent, self.privacy)
         one, other = (plain.observe(world, _REHEARSALS, np.random.default_rng(1)) for world in (0, 1))
@@ -117,7 +116,7 @@ class AnswersSubject(AgentSubject):
 
     @property
     def loss(self) -> Loss:
-        loss: Loss = self._make(FastSource(np.random.default_rng(0))).budget.responses
+        loss: Loss = self._make(FastSource(np.random.default_rng(0))).algorithm.loss
         return loss
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
@@ -226,39 +225,40 @@ def small_world(agent: str) -> Any:
     Otherwise a small lock with known rewards: where they are learned, the first plan values all states alike, and its users show next to
     nothing; what reward regressions add is attacked by brute force in the tests of their bound.
     """
-    if agent in CONTROL:
+    family = AGENTS[agent].family if agent in AGENTS else "mixture"
+    if family == "linear control":
         return oscillator(horizon=3)
-    if agent in LINEAR:
+    if family == "linear MDP":
         return one_hot(states=3, horizon=3)
     return lock(0, states=6, actions=2, horizon=3, jump=2)
 
 
-def answers_likelihood(agent: StoredLearner, releases: list[Released], pair: tuple[Trajectories, Trajectories]) -> float:
-    """How much more the answers look like the second user than like the first, whose term is all there is in a response.
+def answers_likelihood(agent: LSVIUCB, releases: list[Released], pair: tuple[Trajectories, Trajectories]) -> float:
+    """How much more the responses look like the second user than like the first, whose term is all there is in a response.
 
-    Questions are functions of releases, so an adversary knows which were asked, what either user adds to each, and the noise.
+    Targets are functions of releases, so an adversary knows them, what either user adds to each response, and the noise.
     """
     kept = []
     for user in pair:
-        each = StoredTransitions(agent.asking.rule.features, agent.asking.horizon)
+        each = StoredTransitions(agent.algorithm.rule.features, agent.algorithm.public.horizon)
         each.add(user)
         kept.append(each)
-    found, size, d, switches = 0.0, agent.algorithm.bound.size, agent.asking.rule.features.shape[2], 0.0
+    found, size, d, switches = 0.0, agent.algorithm.bound.size, agent.algorithm.rule.features.shape[2], 0.0
     for release in releases:
         if release.values[-1] == switches:
             continue
         switches = release.values[-1]
-        answers = release.values[size:-1].reshape(-1, d + 1)
-        sums = agent.asking.sums(release.values[:size], release.noise.std)
+        responses = release.values[size:-1].reshape(-1, d + 1)
+        sums = agent.algorithm.sums(release.values[:size], release.noise.std)
 
-        def told(question: Question, answers: Array = answers) -> Answer:
+        def respond(target: Target, responses: Array = responses) -> Response:
             nonlocal found
-            one, other = (each.response(question.step, question.values, question.reward_weight).values for each in kept)
-            answer, std = answers[question.step, :d], float(answers[question.step, d])
+            one, other = (each.response(target.step, target.values, target.reward_weight).values for each in kept)
+            answer, std = responses[target.step, :d], float(responses[target.step, d])
             found += float((answer - (one + other) / 2) @ (other - one)) / std**2
-            return Answer(answer, std)
+            return Response(answer, std)
 
-        answered(agent.asking.rule, sums, agent.asking.horizon, told)
+        value_iteration(agent.algorithm.rule, sums, agent.algorithm.public.horizon, respond)
     return found
 
 

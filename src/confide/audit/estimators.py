@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from confide.audit.mechanisms import Scaled, copies, make_source, smuggled
 from confide.audit.refute import Score
-from confide.audit.subjects import Scaled, copies, make_source, smuggled
 from confide.evaluation.counts_and_sums import CountsAndSums
 from confide.evaluation.dp_lsl import DPLSL
 from confide.evaluation.dp_lsw import DPLSW

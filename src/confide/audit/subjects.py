@@ -1,250 +1,15 @@
-"""What is audited: every mechanism and counter, on its worst neighbouring pair, and deliberately broken twins of them.
+"""What is audited, by name: mechanisms, counters, agents, devices, estimators."""
 
-The pair differs in one user, the one whom most rows see (leaf 1), who sends something far outside the bound in opposite directions:
-so the clip is attacked together with the noise. The other users send nothing; what they send cancels.
-"""
-
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from confide.audit.refute import Score, Subject
+from confide.audit.agents import LOCAL, PRIVATE, AgentSubject, AnswersSubject, DeviceSubject
+from confide.audit.estimators import TWO_QUESTIONS, CountsAndSumsSubject, SmoothEstimateSubject, TwoQuestionsSubject
+from confide.audit.mechanisms import TWINS, CounterSubject, SmoothSubject, StreamSubject
+from confide.audit.refute import Subject
 from confide.errors import InvalidParameter
-from confide.mechanisms.counters import FACTORISATIONS, Counter, Factorisation, Toeplitz, dense
-from confide.mechanisms.counters.counter import Memory
-from confide.mechanisms.smooth import SmoothGaussian
-from confide.mechanisms.sources import FastSource, NoiseSource, Shape, noise_source
-from confide.privacy.bounded import Array, Bound, Bounded, L2Ball
-from confide.privacy.loss import Loss, loss_for
+from confide.mechanisms.counters import FACTORISATIONS, Factorisation, Toeplitz
 from confide.privacy.request import CentralDP, Relation
-from confide.privatizers import CentralPrivatizer, Schedule, geometric
-from confide.statistics.bounds import RegressionRows
-
-TWINS = {
-    "noise": "noise 20 % too small",
-    "clip": "the clip left out",
-    "redraw": "noise redrawn at a restart",
-    "shared": "one draw shared by all coordinates, or by all devices",
-}
-_FAR = 1e3  # how far outside the bound the user tries to get
-
-
-@dataclass(frozen=True, slots=True)
-class Scaled:
-    """A broken source: its noise is `factor` times what was asked for."""
-
-    inner: FastSource
-    factor: float = 0.8
-    name: str = "fast"
-    discrete: bool = False
-
-    def gaussian(self, scale: float, shape: Shape) -> npt.NDArray[Any]:
-        return self.inner.gaussian(self.factor * scale, shape)
-
-    def laplace(self, scale: float, shape: Shape) -> npt.NDArray[Any]:
-        return self.inner.laplace(self.factor * scale, shape)
-
-    def state(self) -> dict[str, Any]:
-        return self.inner.state()
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.inner.restore(state)
-
-    def fork(self) -> "Scaled":
-        return type(self)(self.inner.fork(), self.factor)
-
-    def device(self) -> "Scaled":
-        return type(self)(self.inner.device(), self.factor)
-
-    def token(self, size: int) -> bytes:
-        return self.inner.token(size)
-
-
-@dataclass(frozen=True, slots=True)
-class Shared(Scaled):
-    """A broken source: one draw for all coordinates, as if noise were a number and not a vector."""
-
-    def gaussian(self, scale: float, shape: Shape) -> npt.NDArray[Any]:
-        return np.full(shape, self.inner.gaussian(scale, 1)[0])
-
-    def laplace(self, scale: float, shape: Shape) -> npt.NDArray[Any]:
-        return np.full(shape, self.inner.laplace(scale, 1)[0])
-
-
-class Tapped:
-    """A factorisation whose noisy rows the adversary reads: the promise covers them, and the releases are made of them."""
-
-    def __init__(self, inner: Factorisation) -> None:
-        self._inner = inner
-        self.rows: list[Array] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def decode(self, t: int, rows: Array, memory: Memory) -> Array:
-        self.rows.append(rows.ravel())
-        return self._inner.decode(t, rows, memory)
-
-
-@dataclass(frozen=True, slots=True)
-class CounterSubject:
-    """A counter over a short stream: every noisy row, and so everything it releases."""
-
-    factorisation: Factorisation
-    privacy: CentralDP
-    twin: str | None = None
-    source: str = "fast"
-    bound: L2Ball = field(default_factory=lambda: L2Ball(1.0, 2))
-
-    @property
-    def loss(self) -> Loss:
-        return loss_for(self.privacy)
-
-    def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
-        source = make_source(self.source, self.twin, rng)
-        sent = _FAR * self._difference() * (1 if world else -1)
-        grid = self.bound.grid
-        first = smuggled(np.rint(sent / grid) * grid, self.bound, 1) if self.twin == "clip" else self.bound.clip(sent)
-        nobody = Bounded(np.zeros(self.bound.size), self.bound)
-        return np.stack([self._run(first, nobody, source) for _ in range(runs)])
-
-    def _difference(self) -> Array:
-        """The first user's contribution: a corner, so that it is extreme in L1 and in L2, with signs that a shared draw cannot hide."""
-        signs: Array = np.resize([1.0, -1.0], self.bound.size)
-        return signs * self.bound.radius / math.sqrt(self.bound.size)
-
-    def _run(self, first: Bounded, nobody: Bounded, source: NoiseSource) -> Array:
-        seen: list[Array] = []
-        for _ in range(copies(self.twin)):
-            tapped = Tapped(self.factorisation)
-            users = self.factorisation.leaves
-            counter = Counter(self.bound, tapped, loss=self.loss, request=self.privacy, users=users, noise=source)
-            for t in range(users):
-                counter.absorb(nobody if t else first)
-            seen += tapped.rows
-        return np.concatenate(seen)
-
-    def score(self) -> Score | None:
-        """For Laplace noise its likelihood ratio; otherwise a linear test is fitted, which is optimal."""
-        if self.privacy.delta > 0 or self.twin == "shared":
-            return None
-        _, coder = dense(self.factorisation)
-        shift = np.tile((coder[:, :1] * self._difference()).ravel(), copies(self.twin))
-
-        def log_ratio(seen: Array) -> Array:
-            ratio: Array = (np.abs(seen + shift) - np.abs(seen - shift)).sum(axis=1)
-            return np.round(
-                ratio, 9
-            )  # in real arithmetic: the low bits of fast noise tell the two worlds apart, as its source says
-
-        return log_ratio
-
-
-@dataclass(frozen=True, slots=True)
-class StreamSubject:
-    """Least-squares statistics through a privatizer on a geometric schedule: the whole released stream of a learner, 64 users."""
-
-    privacy: CentralDP
-    twin: str | None = None
-    source: str = "fast"
-    episodes: int = 64
-
-    @property
-    def loss(self) -> Loss:
-        return loss_for(self.privacy)
-
-    def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
-        bound, schedule = RegressionRows(2, 2), geometric(self.episodes, first=8, ratio=2.0)
-        rows, targets = np.full((self.episodes, 2, 2), 0.3), np.full((self.episodes, 2), 0.5)
-        rows[0], targets[0] = _opposed(world)
-        edges = list(pairwise((0, *schedule.times)))
-        leaves = [bound.contribution(rows[a:b], targets[a:b]) for a, b in edges]
-        source = make_source(self.source, self.twin, rng)
-        return np.stack([self._run(bound, schedule, leaves, source) for _ in range(runs)])
-
-    def _run(self, bound: RegressionRows, schedule: Schedule, leaves: list[Bounded], source: NoiseSource) -> Array:
-        seen: list[Array] = []
-        for _ in range(copies(self.twin)):
-            privatizer = CentralPrivatizer(bound, schedule, privacy=self.privacy, noise=source)
-            for leaf in leaves:
-                privatizer.absorb(leaf)
-                seen.append(privatizer.release().values)
-        return np.concatenate(seen)
-
-    def score(self) -> Score | None:
-        return None
-
-
-def _opposed(world: int) -> tuple[Array, Array]:
-    """After the clip, the pair that attains the sensitivity of `RegressionRows` at kappa = L = Y = 1: X.X' = 1/2, y = -y'."""
-    sign = 1.0 if world else -1.0
-    return _FAR * np.tile([math.cos(math.pi / 6), sign * math.sin(math.pi / 6)], (2, 1)), np.full(2, sign * _FAR)
-
-
-@dataclass(frozen=True, slots=True)
-class SmoothSubject:
-    """The Gaussian of smooth sensitivity: neighbours that differ in value and in noise as much as is allowed."""
-
-    privacy: CentralDP
-    twin: str | None = None
-    source: str = "fast"
-    dimension: int = 2
-
-    @property
-    def loss(self) -> Loss:
-        return self._mechanism().loss
-
-    def _mechanism(self) -> SmoothGaussian:
-        return SmoothGaussian(self.privacy.epsilon, self.privacy.delta, self.dimension)
-
-    def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
-        mechanism, source = self._mechanism(), make_source(self.source, self.twin, rng)
-        value = np.zeros(self.dimension)
-        value[0] = (_FAR if self.twin == "clip" else 1.0) * world
-        smooth = math.exp(mechanism.beta / 2 * (1 - world))  # beta bounds the change of its square
-        draws = range(copies(self.twin))
-        return np.stack([np.concatenate([mechanism.release(value, smooth, source) for _ in draws]) for _ in range(runs)])
-
-    def score(self) -> Score | None:
-        if self.twin in ("clip", "shared"):
-            return None
-        mechanism = self._mechanism()
-        wide, narrow = mechanism.alpha * math.exp(mechanism.beta / 2), mechanism.alpha
-        shift = np.tile(np.eye(self.dimension)[0], copies(self.twin))
-
-        def log_ratio(seen: Array) -> Array:
-            ratio: Array = (seen**2).sum(axis=1) / (2 * wide**2) - ((seen - shift) ** 2).sum(axis=1) / (2 * narrow**2)
-            return ratio
-
-        return log_ratio
-
-
-def smuggled(values: Array, bound: Bound, users: int) -> Bounded:
-    """A contribution past the bound that should have clipped it: only a broken twin makes one, by going round the constructor."""
-    made = object.__new__(Bounded)
-    for name, value in (("values", values), ("bound", bound), ("users", users)):
-        object.__setattr__(made, name, value)
-    return made
-
-
-def copies(twin: str | None) -> int:
-    return 2 if twin == "redraw" else 1
-
-
-def make_source(name: str, twin: str | None, rng: np.random.Generator) -> NoiseSource:
-    if name != "fast":
-        return noise_source(name)
-    fast = FastSource(rng)
-    if twin == "noise":
-        return Scaled(fast)
-    return Shared(fast) if twin == "shared" else fast
-
 
 Maker = Callable[[CentralDP, str | None, str], Subject]
 
@@ -254,9 +19,6 @@ def subjects() -> dict[str, Maker]:
 
     def counter(name: str, leaves: int) -> Maker:
         return lambda privacy, twin, source: CounterSubject(_counter(name, leaves, source), privacy, twin, source)
-
-    from confide.audit.agents import PRIVATE, AgentSubject, AnswersSubject
-    from confide.audit.estimators import TWO_QUESTIONS, CountsAndSumsSubject, SmoothEstimateSubject, TwoQuestionsSubject
 
     return {
         "gaussian": counter("exact", 1),
@@ -274,8 +36,6 @@ def subjects() -> dict[str, Maker]:
 
 def devices() -> dict[str, Maker]:
     """The agents whose devices can be attacked."""
-    from confide.audit.agents import LOCAL, DeviceSubject
-
     return {name: partial(DeviceSubject, name) for name in LOCAL}
 
 

@@ -2,23 +2,21 @@
 
 from dataclasses import dataclass, fields
 
+from confide.control.contributions import ControlRows, ResidualRows
 from confide.errors import CertificateError, ConfideError
+from confide.evaluation.contributions import Bands
+from confide.evaluation.row_contributions import VisitRows
+from confide.evaluation.visit_contributions import FirstVisits
+from confide.evaluation.weight_contributions import WeightAndWorth
+from confide.linear_mdps.contributions import NextStateRows
 from confide.mechanisms.additive import loss_of
 from confide.mechanisms.counters import FACTORISATIONS
+from confide.mixtures.contributions import StackedRows, TableRows
 from confide.privacy.bounded import L2Ball
 from confide.privacy.certificate import Certificate, Json, check_schema, loss_from_json, standing_assumptions
 from confide.privacy.loss import NO_PRIVACY, ApproxDP, GaussianDP, Loss, PureDP, compose
 from confide.privacy.request import Relation, Trust
 from confide.statistics.bounds import RegressionRows, WeightedRows
-from confide.statistics.control_rows import ControlRows
-from confide.statistics.first_visits import FirstVisits
-from confide.statistics.importance_weights import WeightAndWorth
-from confide.statistics.log_rows import VisitRows
-from confide.statistics.next_states import NextStateRows
-from confide.statistics.per_user import Bands
-from confide.statistics.residual_sums import ResidualRows
-from confide.statistics.stacked import StackedRows
-from confide.statistics.transition_sums import TableRows
 
 _TOLERANCE = 1e-6  # relative: what rounding, and the discretisation of a PLD, may add up to
 _OVERSTATED = 1e-3
@@ -153,10 +151,11 @@ def _check_bound(mechanism: Json, promise: Json, norm: int) -> None:
     made = {key: value for key, value in described.items() if key != "name"}
     expected = {field.name for field in fields(_BOUNDS[described["name"]])}
     _check(set(made) == expected, f"the bound must be described by {', '.join(sorted(expected))}")
-    whole = ("size", "steps", "dimension", "states", "inputs", "visits", "trajectories")
-    _check(all(isinstance(made.get(key, 1), int) for key in whole), "the bound's sizes must be whole numbers")
-    flags = ("acute", "nonnegative", "plain")
-    _check(all(isinstance(made.get(key, True), bool) for key in flags), "the bound's flags must be true or false")
+    for field in fields(_BOUNDS[described["name"]]):
+        value = made[field.name]
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        _check(field.type is not int or whole, f"{field.name} of the bound must be a whole number")
+        _check(field.type is not bool or isinstance(value, bool), f"{field.name} of the bound must be true or false")
     bound, relation = _BOUNDS[described["name"]](**made), Relation(promise["relation"])
     true = bound.sensitivity(relation) if norm == 2 else bound.l1_sensitivity(relation)
     stated = mechanism["sensitivity"]
@@ -173,7 +172,7 @@ def taken_on_trust(certificate: Certificate) -> list[str]:
         name = (mechanism.get("bound") or {}).get("name")
         if name not in _BOUNDS:
             trusted.append(f"the sensitivity of mechanism {i} ({mechanism['name']})")
-        elif name in (TableRows.__name__, VisitRows.__name__, NextStateRows.__name__):
+        elif getattr(_BOUNDS[name], "of_table", False):
             trusted.append(f"how far apart the rows of the public table of mechanism {i} ({mechanism['name']}) are")
     return trusted
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SUBJECTS = (
     "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered, stream, a learner of `confide list`, or "
-    "package.module:Class, a learner of your own (confide.agents.learner.Learner) that takes noise=, on a small lock."
+    "package.module:Class, a learner of your own (confide.learning.learner.Learner) that takes noise=, on a small lock."
 )
 _RUNS = {"gaussian": 200_000, "laplace": 50_000, "smooth": 150_000}
 _COUNTER_RUNS, _AGENT_RUNS = 20_000, 5_000  # an agent plans after every release: some hundred runs per second
@@ -86,16 +86,16 @@ def _verdict(result: "Audit") -> str:
 def _subject(name: str, privacy: "CentralDP", **options: Any) -> "Subject":
     """What `confide.audit.subject` knows by name; a class is attacked as a learner that it knows."""
     from confide.agents.catalogue import agent_class
-    from confide.agents.learner import Learner
     from confide.audit import subject
     from confide.audit.agents import AgentSubject, DeviceSubject
     from confide.errors import InvalidParameter
+    from confide.learning.learner import Learner
 
     if ":" not in name:
         return subject(name, privacy, **options)
     made = agent_class(name)
     if not (isinstance(made, type) and issubclass(made, Learner)):
-        raise InvalidParameter(f"{name} is no learner: audits know subclasses of confide.agents.learner.Learner")
+        raise InvalidParameter(f"{name} is no learner: audits know subclasses of confide.learning.learner.Learner")
     known = subject("ucrl-vtr", privacy, **options)
     assert isinstance(known, AgentSubject | DeviceSubject)
     return replace(known, agent=name)

@@ -7,7 +7,7 @@ import typer
 from confide.cli.options import AsJson, Delta, Epsilon, print_json
 
 if TYPE_CHECKING:
-    from confide.agents.luyo21 import LambdaNoise
+    from confide.mixtures.printed import LambdaNoise
 
 
 def calibrate(
@@ -32,8 +32,8 @@ def calibrate(
 def calibrations(
     epsilon: float, delta: float, episodes: int, horizon: int, dimension: int, failure: float
 ) -> list[dict[str, Any]]:
-    from confide.agents.luyo21 import Setting, paper_noise, tight_noise
     from confide.mechanisms.counters import Buffered, Factorisation, HonakerTree, Toeplitz, Tree
+    from confide.mixtures.printed import Setting, paper_noise, tight_noise
     from confide.privacy import JointDP
     from confide.privatizers import geometric
 
@@ -89,7 +89,7 @@ def _agent(paper: dict[str, Any], epsilon: float, delta: float, episodes: int, h
         "less_noise_than_paper": paper["noise"] / found.relative_noise,
         "noise_on_lambda": found.noise.worst,
         "times_less_than_paper": paper["noise_on_lambda"] / found.noise.worst,
-        "true_epsilon": found.noise.epsilon,
+        "true_epsilon": found.epsilon,
         "users_until_signal": found.users_until_signal,
     }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from confide.cli.log_release import LogRelease, careful, released
 from confide.cli.logs import Action, Files, MaxSteps, MaxTrajectories, Probability, Reward, State, Step, Trajectory, User
 from confide.cli.options import AsJson, print_json
 from confide.cli.plan import (
@@ -27,7 +28,6 @@ from confide.cli.plan import (
     Visits,
     promise_of,
 )
-from confide.cli.question import Question, careful, released
 
 if TYPE_CHECKING:
     from confide.evaluation import ValueEstimate
@@ -130,7 +130,7 @@ def evaluate(
     layout |= {"action": action or ("action" if off_policy else None)}
     layout |= {"probability": probability or ("probability" if off_policy else None)}
     layout |= {"max_trajectories": max_trajectories, "max_steps": max_steps}
-    asked = Question(estimator, made, privacy, noise, files, layout, name)
+    asked = LogRelease(estimator, made, privacy, noise, files, layout, name)
     with _only_ours(no_privacy), careful(asked, ledger, out) as budget:
         estimate, paid, warned = released(asked, budget, out, backend, workers, as_json)
         _show(_shown(asked, estimate, paid, level), warned, out, as_json)
@@ -147,7 +147,7 @@ def _only_ours(no_privacy: bool) -> Iterator[None]:
             os.umask(before)
 
 
-def _shown(asked: Question, estimate: "ValueEstimate", paid: str, level: float) -> "Shown":
+def _shown(asked: LogRelease, estimate: "ValueEstimate", paid: str, level: float) -> "Shown":
     """With what was clipped, which noise was added, and who paid."""
     from confide.evaluation.catalogue import entry_of
     from confide.report.values import Shown

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from confide._lazy import lazy
 
 if TYPE_CHECKING:
-    from confide.evaluation.asker import DeltaWarning, Logs, delta_warning
     from confide.evaluation.counts_and_sums import CountsAndSums
     from confide.evaluation.dp_lsl import DPLSL, LSL
     from confide.evaluation.dp_lsw import DPLSW, LSW
     from confide.evaluation.estimate import ValueEstimate
     from confide.evaluation.estimator import Estimator
     from confide.evaluation.importance_sampling import ImportanceSampling, WeightedImportanceSampling
+    from confide.evaluation.log_sums import DeltaWarning, Logs, delta_warning
     from confide.evaluation.lstd import PrivateLSTD
     from confide.evaluation.plan import Plan
     from confide.evaluation.proposal import Proposal, propose
@@ -45,12 +45,12 @@ __getattr__ = lazy(
         "CountsAndSums": "counts_and_sums",
         "DPLSL": "dp_lsl",
         "DPLSW": "dp_lsw",
-        "DeltaWarning": "asker",
+        "DeltaWarning": "log_sums",
         "Estimator": "estimator",
         "ImportanceSampling": "importance_sampling",
         "LSL": "dp_lsl",
         "LSW": "dp_lsw",
-        "Logs": "asker",
+        "Logs": "log_sums",
         "Plan": "plan",
         "PrivateLSTD": "lstd",
         "Proposal": "proposal",
@@ -58,7 +58,7 @@ __getattr__ = lazy(
         "SufficientStatistics": "sufficient_statistics",
         "ValueEstimate": "estimate",
         "WeightedImportanceSampling": "importance_sampling",
-        "delta_warning": "asker",
+        "delta_warning": "log_sums",
         "propose": "proposal",
     },
 )

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
-from confide.evaluation.asker import Asker, Logs, Progress
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import Estimator, check_noise, check_request
+from confide.evaluation.estimator import Estimator, check_request
+from confide.evaluation.log_sums import Logs, LogSums, Progress
 from confide.evaluation.parameters import (
     USUAL_VISITS,
     first_of_user,
@@ -25,12 +25,13 @@ from confide.evaluation.parameters import (
 )
 from confide.evaluation.plan import Plan, Population, checked_spread, checked_std, rehearsed, shares_of, shares_or_uniform
 from confide.evaluation.shrinkage import Ratios, Shrunk, empirical_bayes, fixed, standardised
+from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Array, Released
 from confide.privacy.certificate import Certificate
 from confide.privacy.loss import GaussianDP, loss_for
 from confide.privacy.request import NoPrivacy, Relation, Request
-from confide.statistics.first_visits import FirstVisitReturns, FirstVisits
+from confide.privatizers import Share
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
@@ -102,12 +103,12 @@ class CountsAndSums(Estimator):
         self, logs: Logs, privacy: Request, source: NoiseSource, progress: Progress | None
     ) -> Callable[[], ValueEstimate]:
         statistic = self.statistic(getattr(logs, "max_trajectories", 1), pure=is_pure(privacy))
-        check_noise(statistic.bound, privacy, source)
+        share = Share(statistic.bound, 1.0, "first visits: counts and sums of returns")
+        sums = LogSums(logs, [share], privacy=privacy, source=source, progress=progress)
 
         def make() -> ValueEstimate:
-            asker = Asker(logs, privacy=privacy, source=source, progress=progress)
-            answer = asker.ask(statistic, 1.0, "first visits: counts and sums of returns")
-            return self._estimate(answer.released, statistic.bound, asker.certificate(f"values of {self.states} states"))
+            released = sums.release(statistic)
+            return self._estimate(released, statistic.bound, sums.certificate(f"values of {self.states} states"))
 
         return make
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from confide.errors import InvalidParameter
-from confide.evaluation.asker import Logs, Progress
 from confide.evaluation.estimate import ValueEstimate
+from confide.evaluation.log_sums import Logs, Progress
 from confide.evaluation.parameters import keep, positive
 from confide.evaluation.smooth_release import (
     LinearMonteCarlo,

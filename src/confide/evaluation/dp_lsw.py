@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from confide.evaluation.asker import Logs, Progress
 from confide.evaluation.estimate import ValueEstimate
+from confide.evaluation.log_sums import Logs, Progress
 from confide.evaluation.smooth_release import (
     LinearMonteCarlo,
     SmoothEstimator,

@@ -8,13 +8,10 @@ import numpy as np
 
 from confide._digest import digest
 from confide.errors import InvalidParameter
-from confide.evaluation.asker import Logs, Progress
 from confide.evaluation.estimate import ValueEstimate
+from confide.evaluation.log_sums import Logs, Progress
 from confide.evaluation.parameters import described
-from confide.mechanisms.additive import additive_noise
-from confide.mechanisms.counters import Exact
 from confide.mechanisms.sources import FastSource, NoiseSource, noise_source
-from confide.privacy.bounded import Bound
 from confide.privacy.ledger import Ledger
 from confide.privacy.loss import NO_PRIVACY, Loss, loss_for
 from confide.privacy.request import CentralDP, NoPrivacy, Relation, Request
@@ -105,7 +102,7 @@ def publish(
     if ledger is None or isinstance(privacy, NoPrivacy):
         return make()
     name = type(estimator).__name__
-    asked = question(estimator, privacy, [*logs.assumptions, getattr(logs, "identity", "")])
+    asked = release_id(estimator, privacy, [*logs.assumptions, getattr(logs, "identity", "")])
     what = f"{name}, {privacy}, question {asked[-8:]}"  # the ledger refuses an id that stands for another question
 
     def release() -> bytes:
@@ -118,8 +115,8 @@ def publish(
     return ValueEstimate.from_bytes(ledger.spend(id or asked, what, loss, Relation(privacy.relation), release=release))
 
 
-def question(estimator: Any, privacy: Request, log: Sequence[str]) -> str:
-    """A name for one question to one log, from public things alone."""
+def release_id(estimator: Any, privacy: Request, log: Sequence[str]) -> str:
+    """A name for one release of one log, from public things alone."""
     return f"{type(estimator).__name__}-{digest((estimator, privacy, list(log)))}"
 
 
@@ -141,9 +138,3 @@ def check_call(logs: Logs, ledger: Ledger | None = None, progress: Progress | No
         raise InvalidParameter(f"progress must be a function of the parts done and of all parts, got {type(progress).__name__}")
     if not isinstance(id, str | None):
         raise InvalidParameter(f"id must be text, got {type(id).__name__}")
-
-
-def check_noise(bound: Bound, privacy: Request, source: NoiseSource) -> None:
-    """Raise now, before anything is paid or read, where this noise cannot be drawn for this bound."""
-    loss = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
-    additive_noise(bound, loss, Relation(privacy.relation), Exact(1), discrete=source.discrete, users=1)

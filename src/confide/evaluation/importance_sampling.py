@@ -7,20 +7,20 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
-from confide.evaluation.asker import Asker, Logs
+from confide.evaluation.contributions import Bands, ResidualBands
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.linear_values import SPREAD
+from confide.evaluation.log_sums import Logs, LogSums
 from confide.evaluation.parameters import first_of_user, keep, numbers, real, yes_or_no
-from confide.evaluation.two_parts import BANDS, AsksTwice, Questions, Returns
+from confide.evaluation.two_parts import BANDS, Planned, Returns, TwoReleases
+from confide.evaluation.weight_contributions import WeightAndWorth, WeightedReturns
 from confide.policy import FinitePolicy, StochasticPolicy
 from confide.privacy.bounded import Array, L2Ball
 from confide.privacy.request import Request
-from confide.statistics.importance_weights import WeightAndWorth, WeightedReturns
-from confide.statistics.per_user import Bands, ResidualBands
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ImportanceSampling(AsksTwice):
+class ImportanceSampling(TwoReleases):
     """V = c + (R / users) sum of users' rho g: rho = min(clip, product of target / logged probabilities), g = (F - c)/R.
 
     Promise: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of the sum and
@@ -66,25 +66,25 @@ class ImportanceSampling(AsksTwice):
         limits = float(self.clip), float(self.discount), returns.centre, returns.radius
         return WeightedReturns(L2Ball(1.0, 1), target, *limits, self.per_decision)
 
-    def _questions(self, logs: Logs, privacy: Request) -> Questions:  # noqa: ARG002
+    def _planned(self, logs: Logs, privacy: Request) -> Planned:  # noqa: ARG002
         _check_log(logs, len(np.asarray(self.target)))
         statistic = self.statistic()
-        bounds = statistic.bound, Bands(BANDS, 1)
-        return bounds, lambda asker: self._estimate(asker, statistic)
+        shares = self._shares(statistic.bound, "sum of weighted returns", Bands(BANDS, 1))
+        return shares, lambda sums: self._estimate(sums, statistic)
 
-    def _estimate(self, asker: Asker, statistic: WeightedReturns) -> ValueEstimate:
-        answer = asker.ask(statistic, 1 - self.interval_share, "sum of weighted returns")
+    def _estimate(self, sums: LogSums, statistic: WeightedReturns) -> ValueEstimate:
+        answer = sums.release(statistic)
         unit = self.clip / max(answer.users, 1)
-        v, noise_std = unit * answer.values, np.full(1, unit * answer.noise_std)
+        v, noise_std = unit * answer.values, np.full(1, unit * answer.noise.std)
         held = {"counts": np.ones(1), "sums": v, "count_std": np.zeros(1), "sum_std": noise_std}
         if self.interval_share > 0:
             mean = np.clip(answer.values / max(answer.users, 1), -1.0, 1.0)
-            held["sampling_variance"] = unit**2 * _second_moment(asker, statistic, np.eye(1), -mean, self.interval_share)
-        return _estimate_of(asker, type(self).__name__, self._returns, np.clip(v, -1.0, 1.0), noise_std, held)
+            held["sampling_variance"] = unit**2 * _second_moment(sums, statistic, np.eye(1), -mean)
+        return _estimate_of(sums, type(self).__name__, self._returns, np.clip(v, -1.0, 1.0), noise_std, held)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class WeightedImportanceSampling(AsksTwice):
+class WeightedImportanceSampling(TwoReleases):
     """V = c + R (sum of users' rho g) / (sum of users' rho), both sums released in one query; otherwise as `ImportanceSampling`.
 
     The ratio is biased by O(1/users), and varies much less: it lies within the range of returns, and what clipping takes off is taken off
@@ -116,37 +116,37 @@ class WeightedImportanceSampling(AsksTwice):
         limits = float(self.clip), float(self.discount), returns.centre, returns.radius
         return WeightedReturns(WeightAndWorth(), target, *limits)
 
-    def _questions(self, logs: Logs, privacy: Request) -> Questions:  # noqa: ARG002
+    def _planned(self, logs: Logs, privacy: Request) -> Planned:  # noqa: ARG002
         _check_log(logs, len(np.asarray(self.target)))
         statistic = self.statistic()
-        bounds = statistic.bound, Bands(BANDS, 1)
-        return bounds, lambda asker: self._estimate(asker, statistic)
+        shares = self._shares(statistic.bound, "sums of weights and of weighted returns", Bands(BANDS, 1))
+        return shares, lambda sums: self._estimate(sums, statistic)
 
-    def _estimate(self, asker: Asker, statistic: WeightedReturns) -> ValueEstimate:
+    def _estimate(self, sums: LogSums, statistic: WeightedReturns) -> ValueEstimate:
         kappa = WeightAndWorth().balance
-        answer = asker.ask(statistic, 1 - self.interval_share, "sums of weights and of weighted returns")
+        answer = sums.release(statistic)
         n, b = answer.values[:1], answer.values[1:] / kappa
-        n_std, b_std = np.full(1, answer.noise_std), np.full(1, answer.noise_std / kappa)
+        n_std, b_std = np.full(1, answer.noise.std), np.full(1, answer.noise.std / kappa)
         weight = np.maximum(n, 0.0) / np.maximum(np.maximum(n, 0.0) ** 2 + (b_std / SPREAD) ** 2, 1e-300)
         v = np.clip(b * weight, -1.0, 1.0)
         held = {"counts": n, "sums": b, "count_std": n_std, "sum_std": b_std}
         if self.interval_share > 0:
             gain = np.array([[-v[0]], [1 / kappa]])
-            held["sampling_variance"] = _second_moment(asker, statistic, gain, np.zeros(1), self.interval_share)
+            held["sampling_variance"] = _second_moment(sums, statistic, gain, np.zeros(1))
         noise_std = weight * np.sqrt(b_std**2 + v**2 * n_std**2)
-        return _estimate_of(asker, type(self).__name__, self._returns, v, noise_std, held)
+        return _estimate_of(sums, type(self).__name__, self._returns, v, noise_std, held)
 
 
-def _second_moment(asker: Asker, statistic: WeightedReturns, gain: Array, offset: Array, share: float) -> Array:
+def _second_moment(sums: LogSums, statistic: WeightedReturns, gain: Array, offset: Array) -> Array:
     """sum of (offset + row gain)^2 over users, at most 2 each."""
     bands = ResidualBands(statistic, np.ascontiguousarray(gain), offset, 2.0, Bands(BANDS, 1))
-    answer = asker.ask(bands, share, "second moments of residuals, in bands")
-    return np.maximum(bands.assembled(answer.values, answer.noise_std).ravel(), 0.0)
+    answer = sums.release(bands)
+    return np.maximum(bands.assembled(answer.values, answer.noise.std).ravel(), 0.0)
 
 
-def _estimate_of(asker: Asker, name: str, returns: Returns, v: Array, noise_std: Array, held: dict[str, Array]) -> ValueEstimate:
+def _estimate_of(sums: LogSums, name: str, returns: Returns, v: Array, noise_std: Array, held: dict[str, Array]) -> ValueEstimate:
     c, R = returns.centre, returns.radius
-    guarantee, certificate = asker.guarantee(), asker.certificate(name)
+    guarantee, certificate = sums.guarantee, sums.certificate(name)
     return ValueEstimate(c + R * v, R * noise_std, guarantee, certificate, c - R, c + R, released=held)
 
 

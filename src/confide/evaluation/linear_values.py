@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
-from confide.evaluation.asker import Asker
 from confide.evaluation.estimate import ValueEstimate
+from confide.evaluation.log_sums import LogSums
 from confide.evaluation.two_parts import Returns
 from confide.privacy.bounded import Array
 
@@ -90,7 +90,7 @@ def positive_part(A: Array) -> Array:
 
 
 def estimate_of(
-    asker: Asker,
+    sums: LogSums,
     subject: str,
     where: Coordinates,
     solution: Solution,
@@ -118,8 +118,8 @@ def estimate_of(
     return ValueEstimate(
         values=returns.centre + radius * v,
         noise_std=radius * noise_std,
-        guarantee=asker.guarantee(),
-        certificate=asker.certificate(subject),
+        guarantee=sums.guarantee,
+        certificate=sums.certificate(subject),
         lowest=returns.centre - radius,
         highest=returns.centre + radius,
         parameters=radius * (where.back @ solution.theta),

@@ -6,21 +6,21 @@ from typing import ClassVar
 
 import numpy as np
 
-from confide.evaluation.asker import Asker, Logs
+from confide.evaluation.contributions import Bands, ResidualBands
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, residual_gain, solve
+from confide.evaluation.log_sums import Logs, LogSums
 from confide.evaluation.parameters import USUAL_VISITS, first_of_user, keep, nobody, numbers, positive, whole
-from confide.evaluation.two_parts import BANDS, AsksTwice, Questions
+from confide.evaluation.temporal_contributions import TemporalSums, check_radius, longest_steps
+from confide.evaluation.two_parts import BANDS, Planned, TwoReleases
 from confide.privacy.bounded import Array, L2Ball
 from confide.privacy.request import Request
-from confide.statistics.per_user import Bands, ResidualBands
-from confide.statistics.temporal_sums import TemporalSums, check_radius, longest_steps
 
 _CLEAR = 1.5  # how far above the noise's own largest singular value, 2 s sqrt(d), all those of A must be
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PrivateLSTD(AsksTwice):
+class PrivateLSTD(TwoReleases):
     """V(s) = c + R x_s.theta with A theta = b, A = sum w x (x - discount x')^T and b = sum w x y over steps, y the centred reward.
 
     Promise: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of (A, b) and
@@ -71,27 +71,29 @@ class PrivateLSTD(AsksTwice):
         clipped = f"rewards are clipped to what returns in {self._range} allow"
         return f"{clipped}; {first_of_user(trajectories, steps)}; {kept}; {nobody(len(self.features))}"
 
-    def _questions(self, logs: Logs, privacy: Request) -> Questions:  # noqa: ARG002
+    def _planned(self, logs: Logs, privacy: Request) -> Planned:  # noqa: ARG002
         where = coordinates(self.features, self.weights)
         statistic = self.statistic(where)
-        bounds = statistic.bound, Bands(BANDS, where.table.shape[1])
-        return bounds, lambda asker: self._estimate(asker, where, statistic)
+        shares = self._shares(
+            statistic.bound, "steps: sum w x (x - discount x')^T, sum w x y", Bands(BANDS, where.table.shape[1])
+        )
+        return shares, lambda sums: self._estimate(sums, where, statistic)
 
-    def _estimate(self, asker: Asker, where: Coordinates, statistic: TemporalSums) -> ValueEstimate:
-        answer = asker.ask(statistic, 1 - self.interval_share, "steps: sum w x (x - discount x')^T, sum w x y")
+    def _estimate(self, sums: LogSums, where: Coordinates, statistic: TemporalSums) -> ValueEstimate:
+        answer = sums.release(statistic)
         A, b = statistic.unpack(answer.values)
-        s, kappa = answer.noise_std, statistic.balance
+        s, kappa = answer.noise.std, statistic.balance
         solution = solve(A, b, variance=s**2 * (1 / kappa**2 + float(np.trace(where.prior))), prior=where.prior)
         theta = solution.theta
         noise = s**2 * (1 / kappa**2 + float(theta @ theta)) * np.eye(len(b))
         return estimate_of(
-            asker,
+            sums,
             type(self).__name__,
             where,
             solution,
             returns=self._returns,
             noise=noise,
-            sampling=self._sampling(asker, statistic, solution),
+            sampling=self._sampling(sums, statistic, solution),
             released={"A": A, "b": b},
             whole_range=bool(np.linalg.svd(A, compute_uv=False)[-1] <= _CLEAR * 2 * s * math.sqrt(len(b))),
         )
@@ -106,7 +108,7 @@ class PrivateLSTD(AsksTwice):
         d, returns = x.shape[1], self._returns
         return TemporalSums(L2Ball(norm, d * d + d), z, x, reach, 1.0, float(self.discount), returns.centre, returns.radius)
 
-    def _sampling(self, asker: Asker, statistic: TemporalSums, solution: Solution) -> Array | None:
+    def _sampling(self, sums: LogSums, statistic: TemporalSums, solution: Solution) -> Array | None:
         if self.interval_share == 0:
             return None
         theta = solution.theta
@@ -114,5 +116,5 @@ class PrivateLSTD(AsksTwice):
         gain = residual_gain(statistic.unpack, statistic.bound.size, theta)
         top = statistic.bound.radius * float(np.linalg.norm(gain, 2))
         bands = ResidualBands(statistic, gain, np.zeros(d), top, Bands(BANDS, d))
-        answer = asker.ask(bands, self.interval_share, "second moments of residuals, in bands")
-        return bands.assembled(answer.values, answer.noise_std)
+        answer = sums.release(bands)
+        return bands.assembled(answer.values, answer.noise.std)

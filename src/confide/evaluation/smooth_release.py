@@ -6,10 +6,11 @@ from collections.abc import Callable
 import numpy as np
 
 from confide.errors import InvalidParameter
-from confide.evaluation.asker import Logs, Progress, delta_warning, said
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator, check_call
+from confide.evaluation.log_sums import Logs, Progress, delta_warning, said
 from confide.evaluation.parameters import described, first_of_user, keep, keep_returns, nobody, numbers, whole
+from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.mechanisms.smooth import SmoothGaussian
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Array
@@ -17,7 +18,6 @@ from confide.privacy.certificate import Mechanism, certify
 from confide.privacy.guarantee import Guarantee, no_guarantee
 from confide.privacy.loss import Loss
 from confide.privacy.request import CentralDP, NoPrivacy, Request, Trust
-from confide.statistics.first_visits import FirstVisitReturns, FirstVisits
 
 
 class LinearMonteCarlo(ABC):

@@ -7,17 +7,17 @@ from typing import ClassVar
 import numpy as np
 
 from confide.errors import InvalidParameter
-from confide.evaluation.asker import Logs, Progress, delta_warning
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator
+from confide.evaluation.log_sums import Logs, Progress, delta_warning
 from confide.evaluation.parameters import keep, keep_returns, whole
 from confide.evaluation.smooth_release import counts_one_trajectory
+from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array, Bounded
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import ApproxDP, Loss
 from confide.privacy.request import CentralDP, Request, Trust
-from confide.statistics.first_visits import FirstVisitReturns, FirstVisits
 from confide.trajectory import LoggedUsers
 
 

@@ -6,21 +6,21 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.evaluation.asker import Asker, Logs
+from confide.evaluation.contributions import Bands, ResidualBands
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.linear_values import Coordinates, Solution, coordinates, estimate_of, positive_part, residual_gain, solve
+from confide.evaluation.log_sums import Logs, LogSums
 from confide.evaluation.parameters import USUAL_VISITS, first_of_user, keep, nobody, numbers, whole
-from confide.evaluation.two_parts import BANDS, AsksTwice, Questions
+from confide.evaluation.row_contributions import VisitRows, VisitSums, visit_rows
+from confide.evaluation.two_parts import BANDS, Planned, TwoReleases
 from confide.privacy.bounded import Array
 from confide.privacy.request import Relation, Request
-from confide.statistics.log_rows import VisitRows, VisitSums, visit_rows
-from confide.statistics.per_user import Bands, ResidualBands
 
 _BALANCES = tuple(2.0 ** (k / 2) for k in range(-4, 7))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SufficientStatistics(AsksTwice):
+class SufficientStatistics(TwoReleases):
     """V(s) = c + R x_s.theta, theta from A = sum w x x^T and b = sum w x g over users' first visits, g = (F - c)/R.
 
     Promise: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of (A, b) and
@@ -63,26 +63,26 @@ class SufficientStatistics(AsksTwice):
             kept = f"the first {self.visits} different states of a user count, once each, and values and error bars are about those visits"
         return f"returns are clipped to {self._range}; {first_of_user(trajectories, steps)}; {kept}; {nobody(states)}"
 
-    def _questions(self, logs: Logs, privacy: Request) -> Questions:  # noqa: ARG002
+    def _planned(self, logs: Logs, privacy: Request) -> Planned:  # noqa: ARG002
         where = coordinates(self.features, self.weights)
         statistic = self.statistic(where, Relation(privacy.relation))
-        bounds = statistic.bound, Bands(BANDS, where.table.shape[1])
-        return bounds, lambda asker: self._estimate(asker, where, statistic)
+        shares = self._shares(statistic.bound, "first visits: sum w x x^T, sum w x g", Bands(BANDS, where.table.shape[1]))
+        return shares, lambda sums: self._estimate(sums, where, statistic)
 
-    def _estimate(self, asker: Asker, where: Coordinates, statistic: VisitSums) -> ValueEstimate:
+    def _estimate(self, sums: LogSums, where: Coordinates, statistic: VisitSums) -> ValueEstimate:
         bound = statistic.bound
-        answer = asker.ask(statistic, 1 - self.interval_share, "first visits: sum w x x^T, sum w x g")
+        answer = sums.release(statistic)
         A, b = bound.unpack(answer.values)
         possible = np.abs(statistic.table).T @ np.abs(statistic.table) > 0  # elsewhere A is zero, and the noise on it is known
-        s, kappa = answer.noise_std, bound.balance
+        s, kappa = answer.noise.std, bound.balance
         A = positive_part(np.where(possible, A, 0.0))
         prior_noise = _noise_of_product(where.prior, possible)
         solution = solve(A, b, variance=s**2 * (1 / kappa**2 + float(np.trace(prior_noise)) / len(b)), prior=where.prior)
         theta = solution.theta
         noise: Array = s**2 * (np.eye(len(b)) / kappa**2 + _noise_of_product(np.outer(theta, theta), possible))
-        sampling = self._sampling(asker, statistic, solution)
+        sampling = self._sampling(sums, statistic, solution)
         return estimate_of(
-            asker,
+            sums,
             type(self).__name__,
             where,
             solution,
@@ -107,7 +107,7 @@ class SufficientStatistics(AsksTwice):
         returns = self._returns
         return VisitSums(bound, table, root, self.visits, float(self.discount), returns.centre, returns.radius)
 
-    def _sampling(self, asker: Asker, statistic: VisitSums, solution: Solution) -> Array | None:
+    def _sampling(self, sums: LogSums, statistic: VisitSums, solution: Solution) -> Array | None:
         if self.interval_share == 0:
             return None
         bound, theta = statistic.bound, solution.theta
@@ -115,8 +115,8 @@ class SufficientStatistics(AsksTwice):
         longest = np.linalg.norm(statistic.table, axis=1) * (statistic.scales + np.abs(statistic.table @ theta))
         top = float(np.sort(longest)[-self.visits :].sum())
         bands = ResidualBands(statistic, gain, np.zeros(d), top, Bands(BANDS, d))
-        answer = asker.ask(bands, self.interval_share, "second moments of residuals, in bands")
-        return bands.assembled(answer.values, answer.noise_std)
+        answer = sums.release(bands)
+        return bands.assembled(answer.values, answer.noise.std)
 
 
 def _noise_of_product(second: Array, possible: npt.NDArray[np.bool_]) -> Array:

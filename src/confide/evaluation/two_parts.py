@@ -1,18 +1,20 @@
-"""Two questions to one log on one budget: first the estimate, then how far sampling may have moved it."""
+"""Two releases of one log on one budget: first the estimate, then how far sampling may have moved it."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from confide.evaluation.asker import Asker, Logs, Progress
 from confide.evaluation.estimate import ValueEstimate
-from confide.evaluation.estimator import Estimator, check_noise
+from confide.evaluation.estimator import Estimator
+from confide.evaluation.log_sums import Logs, LogSums, Progress
 from confide.evaluation.parameters import keep, keep_returns, real
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bound
 from confide.privacy.request import Request
+from confide.privatizers import Share
 
 BANDS = 12  # of residuals: norms from the worst case down to 1/2048 of it
+RESIDUALS = "second moments of residuals, in bands"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +25,11 @@ class Returns:
     radius: float
 
 
-Questions = tuple[Sequence[Bound], Callable[[Asker], ValueEstimate]]
+Planned = tuple[Sequence[Share], Callable[[LogSums], ValueEstimate]]
 
 
-class AsksTwice(Estimator):
-    """An estimator that asks the log once for the estimate and once for how far sampling may have moved it: charged once, for both."""
+class TwoReleases(Estimator):
+    """An estimator that reads the log once for the estimate and once for how far sampling may have moved it: charged once, for both."""
 
     __slots__ = ()
     discount: float
@@ -36,7 +38,7 @@ class AsksTwice(Estimator):
     interval_share: float
 
     def _keep_shared(self) -> None:
-        """Check the public parameters that all estimators with two questions have."""
+        """Check the public parameters that all estimators with two releases have."""
         keep_returns(self)
         keep(self, interval_share=real("interval_share", self.interval_share, "in [0, 0.9]", lambda x: 0 <= x <= 0.9))
 
@@ -50,13 +52,17 @@ class AsksTwice(Estimator):
         return f"[{returns.centre - returns.radius:g}, {returns.centre + returns.radius:g}]"
 
     @abstractmethod
-    def _questions(self, logs: Logs, privacy: Request) -> Questions:
-        """The bounds of what will be asked, and the asking; whatever can be refused without the data is refused here."""
+    def _planned(self, logs: Logs, privacy: Request) -> Planned:
+        """What will be released, and the estimate from it; whatever can be refused without the data is refused here."""
 
     def _prepare(
         self, logs: Logs, privacy: Request, source: NoiseSource, progress: Progress | None
     ) -> Callable[[], ValueEstimate]:
-        bounds, estimate = self._questions(logs, privacy)
-        for bound in bounds:
-            check_noise(bound, privacy, source)
-        return lambda: estimate(Asker(logs, privacy=privacy, source=source, progress=progress))
+        shares, estimate = self._planned(logs, privacy)
+        sums = LogSums(logs, shares, privacy=privacy, source=source, progress=progress)
+        return lambda: estimate(sums)
+
+    def _shares(self, statistic: Bound, query: str, residuals: Bound) -> list[Share]:
+        """The budget: most of it for the estimate, the rest for how far sampling may have moved it."""
+        first = Share(statistic, 1 - self.interval_share, query)
+        return [first, Share(residuals, self.interval_share, RESIDUALS)] if self.interval_share else [first]

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from confide.agents.agent import agent_name
-from confide.agents.learner import Learner
 from confide.errors import InvalidParameter, StateError
 from confide.experiments.run import Segment
+from confide.learning.agent import abilities_of, agent_name
+from confide.learning.learner import Learner
 from confide.mechanisms.state import StateFile, pack, unpack
 from confide.policy import Policy, load_policy
 from confide.privacy.request import Trust
@@ -53,10 +53,11 @@ class Loop:
         self.policy: Policy | None = None
         self.optimal_value = problem.optimal_value
         self.known = self.optimal_value is not None
-        self.ignored = self.known and bool(getattr(agent, "ignores_data", False))
+        self.abilities = abilities_of(agent)
+        self.ignored = self.known and self.abilities.ignores_data
         self.counted = not self.ignored and _counted(agent, problem, total, counts)
         local = not self.ignored and not self.counted and _local(agent)
-        self.crowd = local and counts is None and total > ONE_BY_ONE and _sums_up(agent)
+        self.crowd = local and counts is None and total > ONE_BY_ONE and agent.guarantee.source == "fast"
         self.messages = local and not self.crowd
         self._alone = agent.guarantee.trust is not Trust.LOCAL  # few users are faster one by one; a crowd of devices needs counts
         self._left, self._earned = 0, 0.0  # of the segment that is not finished
@@ -90,8 +91,9 @@ class Loop:
 
     def _open(self, policy: Policy, users: int) -> None:
         value = self._value(policy) if self.known else None
-        level, signal = getattr(self.agent, "noise_level", None), getattr(self.agent, "signal", None)
-        noise_std = level.std if level is not None and level.std > 0 else None  # zero: nothing released yet, or nothing noised
+        noise_std = signal = None
+        if self.abilities.levels:
+            noise_std, signal = self.agent.noise_level.std or None, self.agent.signal  # zero: nothing released yet, or no noise
         self.segments.append(Segment(0, value, None, noise_std, signal))
         self._left, self._earned = users, 0.0
 
@@ -147,15 +149,15 @@ class Loop:
         # secure noise is not reproducible: each batch must be on the disk before the next policy is shown to anybody
         if self.state is None:
             return
-        every_batch = getattr(getattr(self.agent, "noise", None), "name", "fast") == "secure"
+        every_batch = self.agent.guarantee.source == "secure"
         if every_batch or time.monotonic() - self._saved > SAVE_EVERY:
             self.save()
 
     def save(self) -> None:
         if self.state is None or self._saved_at == self.served:
             return
-        if not hasattr(self.agent, "save"):
-            raise StateError(f"{agent_name(self.agent)} has no save(): it cannot be interrupted")
+        if not self.abilities.saves:
+            raise StateError(f"{agent_name(self.agent)} does not declare Abilities(saves=True): it cannot be interrupted")
         facts = {
             "label": self.label,
             "served": self.served,
@@ -216,20 +218,17 @@ class Loop:
 
 def _local(agent: Any) -> bool:
     local = agent.guarantee.trust is Trust.LOCAL
-    if local and not all(callable(getattr(agent, name, None)) for name in ("client", "absorb", "current_round")):
-        raise InvalidParameter(f"{agent_name(agent)} keeps a local promise, but has no client() and absorb() to keep it with")
+    if local and not abilities_of(agent).devices:
+        raise InvalidParameter(
+            f"{agent_name(agent)} promises LocalDP, but does not declare Abilities(devices=True): client() and absorb() keep that promise"
+        )
     return local
-
-
-def _sums_up(agent: Any) -> bool:
-    """Whether the messages of many devices can be simulated by their sum: noise that can be drawn for all of them at once."""
-    return hasattr(agent, "observe_crowd") and agent.guarantee.source == "fast"
 
 
 def _counted(agent: Any, problem: Any, total: int, counts: bool | None) -> bool:
     """Whether users come as exact counts: see `confide.run`."""
     local = agent.guarantee.trust is Trust.LOCAL
-    possible = bool(getattr(agent, "accepts_counts", False)) and hasattr(problem, "count")
+    possible = abilities_of(agent).counts and hasattr(problem, "count")
     possible = possible and not (local and agent.guarantee.source != "fast")
     if counts and not possible:
         raise InvalidParameter(

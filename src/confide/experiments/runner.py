@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from confide.agents.agent import Agent, agent_name
 from confide.audit.verify import verify
 from confide.errors import InvalidParameter
 from confide.experiments.loop import Loop, Progress
 from confide.experiments.run import Run
+from confide.learning.agent import Agent, abilities_of, agent_name
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.mechanisms.state import StateFile
 from confide.privacy.certificate import Certificate, certify
@@ -99,13 +99,8 @@ def _episodes(agent: Any, episodes: int | None) -> int:
     return int(total)
 
 
-def _give(agent: Any, attribute: str, value: Any) -> None:
-    if getattr(agent, attribute, value) is None:
-        setattr(agent, attribute, value)
-
-
 def _certificate(agent: Any, *, counted: bool, crowd: bool) -> Certificate | None:
-    if not hasattr(agent, "mechanisms"):
+    if not abilities_of(agent).mechanisms:
         return None
     simulated = []
     if counted:
@@ -123,8 +118,11 @@ def prepare(agent: Any, seed: int, source: NoiseSource | None = None) -> np.rand
     if seed < 0:
         raise InvalidParameter(f"seed must not be negative, got seed={seed}")
     world, agent_seed, noise_seed = np.random.SeedSequence(seed).spawn(3)
-    _give(agent, "rng", np.random.default_rng(agent_seed))
-    _give(agent, "noise", source or FastSource(np.random.default_rng(noise_seed)))
+    if abilities_of(agent).noise:
+        if getattr(agent, "rng", None) is None:
+            agent.rng = np.random.default_rng(agent_seed)
+        if agent.noise is None:
+            agent.noise = source or FastSource(np.random.default_rng(noise_seed))
     if not isinstance(getattr(agent, "guarantee", None), Guarantee):
         raise InvalidParameter(f"{agent_name(agent)}.guarantee must be a Guarantee (no_guarantee(episodes) if there is none)")
     return world

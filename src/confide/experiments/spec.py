@@ -12,6 +12,7 @@ from confide.errors import InvalidParameter, PromiseBroken
 from confide.experiments.loop import Progress
 from confide.experiments.run import Run
 from confide.experiments.runner import prepare, run, run_label
+from confide.learning.agent import abilities_of
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
 from confide.privacy.guarantee import SLACK
@@ -143,7 +144,7 @@ def run_seeds(
                 continue
         state = (
             None
-            if out is None or not hasattr(agent, "save")
+            if out is None or not abilities_of(agent).saves
             else StateFile(private_folder(out) / f"{spec.label}-seed-{seed}.state")
         )
         shown = progress(seed) if progress else None

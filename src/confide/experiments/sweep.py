@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from confide.agents.catalogue import agent_class, schedule_of, takes_privacy
-from confide.agents.mixtures import CALIBRATIONS, check_choices
 from confide.errors import InvalidParameter
 from confide.experiments.spec import RunSpec, written
+from confide.learning.arguments import CALIBRATIONS, check_choices
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.problems.catalogue import PROBLEMS, make
 

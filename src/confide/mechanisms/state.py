@@ -23,7 +23,7 @@ import numpy.typing as npt
 from confide.errors import StateError
 
 _MAGIC = b"confide-state\n"
-_FORMAT = 1
+_FORMAT = 2  # 1: confide 0.1, whose learners were described in other words
 _TYPES = {"float64", "int64", "uint8"}
 
 
@@ -83,7 +83,9 @@ def _open(data: bytes) -> tuple[dict[str, Any], bytes]:
     (length,) = struct.unpack(">Q", content[len(_MAGIC) : start])
     header: dict[str, Any] = json.loads(content[start : start + length])
     if header["format"] != _FORMAT:
-        raise StateError(f"the state has format {header['format']}, this version of confide reads format {_FORMAT}")
+        raise StateError(
+            f"the state has format {header['format']}, this version of confide reads format {_FORMAT}: go on with the version that saved it"
+        )
     return header, content[start + length :]
 
 

@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
-from confide.planners.bonus import Width, bonus
-from confide.planners.least_squares import Estimate
 
 Array = npt.NDArray[np.float64]
 
@@ -59,10 +57,3 @@ def centred_rewards(features: npt.ArrayLike) -> RewardFeatures:
     rows = raw_rewards(features).rows
     flat = rows.reshape(-1, rows.shape[2])
     return RewardFeatures(rows, np.asarray(np.linalg.lstsq(flat, np.full(len(flat), 0.5), rcond=None)[0]))
-
-
-def optimistic_rewards(features: RewardFeatures, estimate: Estimate, width: Width, *, clip: bool) -> Array:
-    """varphi.theta + bonus [h, s, a], from estimates for all steps; `clip` knows that rewards are in [0, 1], before the bonus and after."""
-    means = features.offset + np.einsum("saj,hj->hsa", features.rows, estimate.weights)
-    extra = np.stack([bonus(features.rows, precision, 1.0, width) for precision in estimate.precision])
-    return np.asarray(np.minimum(np.clip(means, 0.0, 1.0) + extra, 1.0) if clip else means + extra)

@@ -36,6 +36,10 @@ class Bound(Protocol):
     def grid(self) -> float:
         """A power of two: contributions are rounded to whole multiples of it."""
 
+    @property
+    def about(self) -> str:
+        """What a contribution is, in words."""
+
     def sensitivity(self, relation: Relation) -> float:
         """The largest L2 distance between two neighbouring contributions."""
 
@@ -120,6 +124,10 @@ class L2Ball:
     @property
     def largest(self) -> float:
         return self.radius
+
+    @property
+    def about(self) -> str:
+        return f"a vector of norm at most {self.radius:g}"
 
     @property
     def grid(self) -> float:

@@ -1,25 +1,83 @@
-"""The seam: bounded contributions in, public statistics out."""
+"""The interface: bounded contributions in, public statistics out. One file per trust model."""
 
-from confide.privatizers.central import CentralPrivatizer, Privatizer, best_counter, release_once, worst_std
-from confide.privatizers.client import Channel, Message, open_channel
+from typing import Any
+
+from confide.mechanisms.counters import Factorisation
+from confide.mechanisms.sources import NoiseSource
+from confide.privacy.bounded import Bound
+from confide.privacy.loss import Loss
+from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Request
+from confide.privatizers.central import CentralPrivatizer, best_counter, release_once, worst_std
 from confide.privatizers.local import LocalPrivatizer
-from confide.privatizers.questions import Questions
+from confide.privatizers.message import Channel, Message, open_channel
+from confide.privatizers.privatizer import ExpectedNoise, Privatizer
 from confide.privatizers.schedule import Schedule, custom, every, every_episode, geometric
+from confide.privatizers.shared_budget import Share, SharedBudget
+
+# Which privatizer serves which request: a new trust model is one new file and one line here.
+PRIVATIZERS: dict[type[Request], Any] = {
+    NoPrivacy: CentralPrivatizer,
+    CentralDP: CentralPrivatizer,
+    JointDP: CentralPrivatizer,
+    LocalDP: LocalPrivatizer,
+}
+
+
+def make_privatizer(
+    bound: Bound,
+    schedule: Schedule,
+    *,
+    privacy: Request,
+    noise: NoiseSource,
+    counter: Factorisation | None = None,
+    loss: Loss | None = None,
+) -> Privatizer:
+    """The privatizer that keeps what was requested."""
+    made: Privatizer = PRIVATIZERS[type(privacy)](bound, schedule, privacy=privacy, noise=noise, counter=counter, loss=loss)
+    return made
+
+
+def takes_messages(privacy: Request) -> bool:
+    """Whether users contribute by messages from their own devices."""
+    return bool(PRIVATIZERS[type(privacy)].devices)
+
+
+def expected_noise(
+    bound: Bound,
+    schedule: Schedule,
+    *,
+    privacy: Request,
+    discrete: bool,
+    counter: Factorisation | None = None,
+    loss: Loss | None = None,
+) -> ExpectedNoise:
+    """The noise that `make_privatizer` will add, before there are any data; `discrete`: with a secure source."""
+    made: ExpectedNoise = PRIVATIZERS[type(privacy)].expected_noise(
+        bound, schedule, privacy=privacy, discrete=discrete, counter=counter, loss=loss
+    )
+    return made
+
 
 __all__ = [
+    "PRIVATIZERS",
     "CentralPrivatizer",
     "Channel",
+    "ExpectedNoise",
     "LocalPrivatizer",
     "Message",
     "Privatizer",
-    "Questions",
     "Schedule",
+    "Share",
+    "SharedBudget",
     "best_counter",
     "custom",
     "every",
     "every_episode",
+    "expected_noise",
     "geometric",
+    "make_privatizer",
     "open_channel",
     "release_once",
+    "takes_messages",
     "worst_std",
 ]

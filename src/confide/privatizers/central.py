@@ -1,33 +1,26 @@
-"""The seam under central and joint privacy: bounded contributions in, public prefix sums out, at public times."""
+"""The privatizer of central and joint privacy: a curator adds noise to prefix sums."""
 
 import math
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
-from confide.mechanisms.counters import Buffered, Counter, Exact, Factorisation, HonakerTree, Toeplitz
+from confide.mechanisms.additive import additive_noise
+from confide.mechanisms.counters import Buffered, Counter, Exact, Factorisation, HonakerTree, Leaves, Toeplitz
 from confide.mechanisms.sources import NoiseSource
 from confide.mechanisms.state import StateFile, pack, unpack
 from confide.privacy.bounded import Array, Bound, Bounded, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss, loss_for
-from confide.privacy.request import NoPrivacy, Request
+from confide.privacy.request import NoPrivacy, Relation, Request
+from confide.privatizers.privatizer import ExpectedNoise
 from confide.privatizers.schedule import Schedule
 
 _FEW_LEAVES = 4096  # up to here the square root's memory and time per leaf do not matter
-
-
-class Privatizer(Protocol):
-    """Absorbs bounded contributions and releases public statistics. An agent learns about noise only from the release."""
-
-    @property
-    def guarantee(self) -> Guarantee: ...
-    def absorb(self, contribution: Bounded) -> None: ...
-    def release(self) -> Released: ...
 
 
 class CentralPrivatizer:
@@ -37,6 +30,8 @@ class CentralPrivatizer:
     joint). With a `store`, each draw is on the disk before the release that shows it can be read. A `loss` smaller than what was asked
     for adds more noise than is needed (printed constants do); a larger one is refused.
     """
+
+    devices: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -133,6 +128,29 @@ class CentralPrivatizer:
         self._counter.restore(state.arrays["counter"].tobytes(), released=state.generation)
         self._leaf, self._users, self._durable = state.arrays["leaf"], state.facts["users"], state.generation
         self._restored = True
+
+    @classmethod
+    def expected_noise(
+        cls,
+        bound: Bound,
+        schedule: Schedule,
+        *,
+        privacy: Request,
+        discrete: bool,
+        counter: Factorisation | None = None,
+        loss: Loss | None = None,
+    ) -> ExpectedNoise:
+        counter = counter or best_counter(schedule.leaves, privacy, discrete=discrete, users=schedule.users)
+        relation, users = Relation(privacy.relation), schedule.users
+        made = additive_noise(bound, loss or loss_for(privacy), relation, counter, discrete=discrete, users=users)
+        if isinstance(counter, Leaves):  # who takes it looks at each batch on its own, not at their sum
+            first = last = worst = made.std
+        else:
+            first, last = (made.std * counter.row_norm(t) for t in (1, schedule.leaves))
+            worst = made.std * worst_std(counter, made.norm) / made.stream_norm
+        return ExpectedNoise(
+            counter.name, made.distribution, made.norm, made.sensitivity, made.loss(), first=first, last=last, worst=worst
+        )
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(

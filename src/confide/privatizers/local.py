@@ -1,20 +1,23 @@
-"""The seam under local privacy: messages in, public sums out, at public times."""
+"""The privatizer of local privacy: every user's device adds noise, and a server that nobody has to trust adds up messages."""
 
 import json
 import math
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 import numpy as np
 
 from confide.errors import DuplicateMessage, InvalidParameter, PrivacyError, StaleMessage, StateError, StreamExhausted
+from confide.mechanisms.additive import additive_noise
+from confide.mechanisms.counters import Exact, Factorisation
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.mechanisms.state import pack, unpack
 from confide.privacy.bounded import Array, Bound, Bounded, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.loss import Loss
-from confide.privacy.request import Request
-from confide.privatizers.client import Channel, Message, open_channel
+from confide.privacy.loss import Loss, loss_for
+from confide.privacy.request import Relation, Request
+from confide.privatizers.message import Channel, Message, open_channel
+from confide.privatizers.privatizer import ExpectedNoise
 from confide.privatizers.schedule import Schedule
 
 _REACH = {"gaussian": 12.0, "laplace": 40.0}  # in units of the scale: see `LocalPrivatizer`
@@ -31,9 +34,20 @@ class LocalPrivatizer:
     privacy. It touches an honest number with probability 4e-33 (4e-18).
     """
 
+    devices: ClassVar[bool] = True
+
     def __init__(
-        self, bound: Bound, schedule: Schedule, *, privacy: Request, noise: NoiseSource, loss: Loss | None = None
+        self,
+        bound: Bound,
+        schedule: Schedule,
+        *,
+        privacy: Request,
+        noise: NoiseSource,
+        counter: Factorisation | None = None,
+        loss: Loss | None = None,
     ) -> None:
+        if counter is not None:
+            raise InvalidParameter("messages go through no counter: each of them is noised once, on its device")
         self.schedule = schedule
         self.channel: Channel = open_channel(bound, privacy, source=noise, users=schedule.users, loss=loss)
         self._limit = bound.largest + _REACH[self.channel.noise.distribution] * self.channel.noise.scale
@@ -79,7 +93,7 @@ class LocalPrivatizer:
         """Noise for one more device, of this server's kind: for devices that live in the same process."""
         return self._source.device()
 
-    def absorb(self, message: Message) -> None:
+    def receive(self, message: Message) -> None:
         """One device's message; a refused one changes nothing."""
         self._check_room(1)
         if message.generation != self._generation:
@@ -95,7 +109,7 @@ class LocalPrivatizer:
         self._nonces.add(message.nonce)
         self._take(np.clip(message.values, -self._limit, self._limit), 1)
 
-    def absorb_crowd(self, contribution: Bounded) -> None:
+    def absorb(self, contribution: Bounded) -> None:
         """SIMULATION: what the messages of `contribution.users` devices would add up to, in law. The noise is drawn here, at once.
 
         The sum of n Gaussian draws is Gaussian, of n Laplace draws a difference of two Gamma(n) ones. No message comes this way: it takes
@@ -146,6 +160,24 @@ class LocalPrivatizer:
         self._nonces = {nonces[at : at + 16] for at in range(0, len(nonces), 16)}
         self._users, self._generation, self._simulated = state.facts["users"], state.generation, state.facts["simulated"]
         self._source.restore(state.facts["noise"])
+
+    @classmethod
+    def expected_noise(
+        cls,
+        bound: Bound,
+        schedule: Schedule,
+        *,
+        privacy: Request,
+        discrete: bool,
+        counter: Factorisation | None = None,  # noqa: ARG003 - there is none
+        loss: Loss | None = None,
+    ) -> ExpectedNoise:
+        relation, users = Relation(privacy.relation), schedule.users
+        made = additive_noise(bound, loss or loss_for(privacy), relation, Exact(1), discrete=discrete, users=users)
+        first, last = (made.std * math.sqrt(users) for users in (schedule.times[0], schedule.users))
+        return ExpectedNoise(
+            "local", made.distribution, made.norm, made.sensitivity, made.loss(), first=first, last=last, worst=last
+        )
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(

@@ -22,33 +22,42 @@ class Entry:
     """Where a problem's builder lives, what the problem is, and which paper it is from; no paper means it is our own."""
 
     place: str  # module:function
+    family: str  # what an agent may know of it: mixture, linear MDP, linear control or table
     about: str
     paper: str = ""
 
 
 _ZOO = "confide.problems.zoo"
 PROBLEMS = {
-    "lock": Entry(f"{_ZOO}.mixtures:lock", "a combination lock: one hidden action per step moves right, to the reward"),
-    "lock-rewards": Entry(f"{_ZOO}.mixtures:lock_rewards", "the same lock, with rewards that are random and have to be learned"),
-    "rand": Entry(f"{_ZOO}.mixtures:rand", "random sparse kernels in a random mixture, rewards on two states"),
-    "liao-hard": Entry(f"{_ZOO}.mixtures:liao_hard", "a chain whose actions differ by less than 10 000 users can tell", "Liao21"),
-    "latent": Entry(f"{_ZOO}.linear:latent", "a linear MDP: hidden modes, seen through blurred features"),
-    "one-hot": Entry(f"{_ZOO}.linear:one_hot", "a small table written as a linear MDP, one feature per state and action"),
+    "lock": Entry(
+        f"{_ZOO}.mixtures:lock", "mixture", "a combination lock: one hidden action per step moves right, to the reward"
+    ),
+    "lock-rewards": Entry(
+        f"{_ZOO}.mixtures:lock_rewards", "mixture", "the same lock, with rewards that are random and have to be learned"
+    ),
+    "rand": Entry(f"{_ZOO}.mixtures:rand", "mixture", "random sparse kernels in a random mixture, rewards on two states"),
+    "liao-hard": Entry(f"{_ZOO}.mixtures:liao_hard", "mixture", "actions differ by less than 10 000 users can tell", "Liao21"),
+    "latent": Entry(f"{_ZOO}.linear:latent", "linear MDP", "a linear MDP: hidden modes, seen through blurred features"),
+    "one-hot": Entry(
+        f"{_ZOO}.linear:one_hot", "linear MDP", "a small table written as a linear MDP, one feature per state and action"
+    ),
     "riverswim": Entry(
-        f"{_ZOO}.tables:riverswim", "swim against the current for a large reward, or drift to a small one", "Strehl08"
+        f"{_ZOO}.tables:riverswim", "table", "swim against the current for a large reward, or drift to a small one", "Strehl08"
     ),
-    "deep-sea": Entry(f"{_ZOO}.tables:deep_sea", "only one sequence of ten actions finds the treasure", "Osband20"),
-    "chain": Entry(f"{_ZOO}.tables:chain", "forty stages of recovery, to evaluate: there is nothing to choose", "Balle16"),
+    "deep-sea": Entry(f"{_ZOO}.tables:deep_sea", "table", "only one sequence of ten actions finds the treasure", "Osband20"),
+    "chain": Entry(
+        f"{_ZOO}.tables:chain", "table", "forty stages of recovery, to evaluate: there is nothing to choose", "Balle16"
+    ),
     "icu-sepsis": Entry(
-        f"{_ZOO}.icu_sepsis:icu_sepsis", "treating sepsis, estimated from MIMIC-III; needs confide[icu]", "Choudhary24"
+        f"{_ZOO}.icu_sepsis:icu_sepsis", "table", "treating sepsis, estimated from MIMIC-III; needs confide[icu]", "Choudhary24"
     ),
-    "oscillator": Entry(f"{_ZOO}.control:oscillator", "linear control: a damped oscillation, pushed along one axis"),
-    "random-lq": Entry(f"{_ZOO}.control:random_lq", "linear control: a random stable system"),
-    "thermal": Entry(f"{_ZOO}.control:thermal", "linear control: three rooms in a row, two heaters"),
-    "glucose": Entry(f"{_ZOO}.control:glucose", "linear control: insulin against blood glucose"),
-    "double-integrator": Entry(f"{_ZOO}.control:double_integrator", "linear control: a cart that nothing holds back"),
-    "pendulum": Entry(f"{_ZOO}.control:pendulum", "linear control: a pendulum on its head, unstable"),
-    "mass-chain": Entry(f"{_ZOO}.control:mass_chain", "linear control: masses joined by springs, the last one pushed"),
+    "oscillator": Entry(f"{_ZOO}.control:oscillator", "linear control", "a damped oscillation, pushed along one axis"),
+    "random-lq": Entry(f"{_ZOO}.control:random_lq", "linear control", "a random stable system"),
+    "thermal": Entry(f"{_ZOO}.control:thermal", "linear control", "three rooms in a row, two heaters"),
+    "glucose": Entry(f"{_ZOO}.control:glucose", "linear control", "insulin against blood glucose"),
+    "double-integrator": Entry(f"{_ZOO}.control:double_integrator", "linear control", "a cart that nothing holds back"),
+    "pendulum": Entry(f"{_ZOO}.control:pendulum", "linear control", "an inverted pendulum, unstable"),
+    "mass-chain": Entry(f"{_ZOO}.control:mass_chain", "linear control", "masses joined by springs, the last one pushed"),
 }
 
 

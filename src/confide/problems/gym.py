@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -106,6 +106,8 @@ class ActsOnFeatures(Protocol):
 @dataclass(frozen=True, slots=True)
 class FeaturesPublic:
     """What an agent may know of an environment without a table: how long, how many actions, how many features."""
+
+    family: ClassVar[str] = "features"
 
     horizon: int
     actions: int

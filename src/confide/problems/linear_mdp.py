@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ Array = npt.NDArray[np.float64]
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearMDPPublic:
     """What an agent may know: features [s, a, i] of norm at most 1, the horizon, where episodes start."""
+
+    family: ClassVar[str] = "linear MDP"
 
     features: Array = field(repr=False)
     horizon: int

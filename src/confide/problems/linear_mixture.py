@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ Array = npt.NDArray[np.float64]
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearMixturePublic:
     """What an agent may know: kernels [i, s, a, s'], the horizon, where episodes start, and either the rewards or their features."""
+
+    family: ClassVar[str] = "mixture"
 
     kernels: Array = field(repr=False)
     horizon: int

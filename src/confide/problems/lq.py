@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,8 @@ Array = npt.NDArray[np.float64]
 @dataclass(frozen=True, slots=True, eq=False)
 class LQPublic:
     """What an agent may know: the costs, the horizon, the size of the noise, and bounds on what is unknown."""
+
+    family: ClassVar[str] = "linear control"
 
     Q: Array
     R: Array

@@ -1,6 +1,7 @@
 """Finite problems given by a table."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ Array = npt.NDArray[np.float64]
 @dataclass(frozen=True, slots=True, eq=False)
 class TabularPublic:
     """What an agent may know of a table: its size, its rewards, where episodes start."""
+
+    family: ClassVar[str] = "table"
 
     horizon: int
     states: int

@@ -99,7 +99,7 @@ def privacy_claims(wrong: Mapping[int, Erratum]) -> tuple[Claim, ...]:
             "sigma_i^2 = 8 m Delta_i^2 ln(2/delta)/epsilon^2: what the two counters release is (epsilon, delta)-DP.",
             f"At nominal epsilon = 1, delta = 1e-5: true epsilon {true:.3f}.",
             true <= 1,
-            f"`agents/chowdhury21.py`, {_AT}",
+            f"`control/printed.py`, {_AT}",
             {"epsilon": true},
         ),
         Claim(
@@ -107,7 +107,7 @@ def privacy_claims(wrong: Mapping[int, Erratum]) -> tuple[Claim, ...]:
             "The same for every epsilon > 0.",
             f"More than the nominal epsilon from {fails:.1f} on (erratum 4).",
             not math.isfinite(fails),
-            f"`agents/chowdhury21.py`, {_AT}, delta = 1e-5",
+            f"`control/printed.py`, {_AT}, delta = 1e-5",
             {"fails": fails},
         ),
         Claim(
@@ -216,7 +216,7 @@ def run_all(quick: bool) -> Algorithm:
     cases += [replace(cases[i], episodes=few).printed() for i in (0, 1, 2)]
     cases.append(case(OURS, "thermal", promises[0], many))
     runs = tuple(measured(spec, seeds if spec.episodes > few else seeds[:2]) for spec in cases)
-    return Algorithm("Alg. 1", "Private-OFU-RL", "agents/ofu_lq.py: OFULQ", runs)
+    return Algorithm("Alg. 1", "Private-OFU-RL", "control/ofu_lq.py: OFULQ", runs)
 
 
 Curves = dict[str, dict[float, Array]]

@@ -1,6 +1,6 @@
 """The constants of [Chowdhury21] as numbers: what its noise really gives, its width, and its regret bound with the proof's own constants.
 
-The paper has two counters of printed scales; `agents/chowdhury21.py` reads them as one joint query. D of Lemma 3, which the paper takes
+The paper has two counters of printed scales; `control/printed.py` reads them as one joint query. D of Lemma 3, which the paper takes
 for a constant, is H ||Q|| here: doing nothing under ||A|| <= 1 costs no more (erratum 8).
 """
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from confide.agents.chowdhury21 import PrintedControl, printed_control
+from confide.control.printed import PrintedControl, printed_control
 from confide.mechanisms.counters import Tree
 from confide.privacy.accounting import gaussian_epsilon
 from confide.privacy.loss import GaussianDP

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from confide.planners.optimistic_lq import cost as expected_cost
+from confide.control.optimistic_planning import cost as expected_cost
 from confide.planners.riccati import linear_costs, riccati
 from confide.privacy.request import JointDP
 from confide.problems.lq import LQSystem
@@ -134,7 +134,7 @@ def overshoot() -> Erratum:
         f"all releases together, a user replaced: true epsilon {tight:.3f} at nominal 1, more than nominal from {fails[1]:.1f} on; by the "
         f"printed ||z|| <= 1 + gamma {loose:.3f}, and from {fails[0]:.1f} on.",
         0.009 < shares[1.0] < 0.011 and tight < loose < 1 and 6 < fails[0] < 8,
-        f"exact Gaussian accounting, `agents/chowdhury21.py`; {_AT}",
+        f"exact Gaussian accounting, `control/printed.py`; {_AT}",
         {"true": tight, "by_printed_norm": loose, "fails": fails[1], "fails_by_printed_norm": fails[0]},
     )
 
@@ -242,6 +242,6 @@ def open_set() -> Erratum:
         + ", ".join(f"{value:.6f} (t = {t:g}, rank {ranks[t]})" for t, value in costs.items())
         + ".",
         falling and ranks[0.001] == 2 and ranks[0.0] == 1,
-        "`planners/optimistic_lq.py: cost`",
+        "`control/optimistic_planning.py: cost`",
         {f"t_{t:g}": value for t, value in costs.items()},
     )

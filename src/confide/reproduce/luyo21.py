@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from confide.agents.luyo21 import Setting, printed, printed_plus
-from confide.agents.luyo21_linear import LinearSetting, printed_linear, useful_from
 from confide.experiments.spec import RunSpec
+from confide.linear_mdps.printed import LinearSetting, printed_linear, useful_from
+from confide.mixtures.printed import Setting, printed, printed_plus
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.loss import GaussianDP, Loss, compose
 from confide.privacy.request import JointDP, LocalDP, Request
@@ -182,7 +182,7 @@ def widths() -> tuple[Claim, ...]:
             f"{short(linear.beta)} where {short(need)} is needed, {linear.beta / need:.0f} times less. With it the bonus is above H "
             f"everywhere until K = {short(useful)}.",
             linear.beta >= need,
-            f"`agents/luyo21_linear.py: useful_from`, {_AT}, epsilon = 1",
+            f"`linear_mdps/printed.py: useful_from`, {_AT}, epsilon = 1",
             {"beta": linear.beta, "needed": need, "useful_from": float(useful)},
         ),
     )
@@ -250,9 +250,9 @@ def run_all(quick: bool) -> tuple[Algorithm, ...]:
         return (*ours, *(replace(spec, episodes=few).printed() for spec in ours))
 
     chosen = (
-        ("Alg. 1", "UCRL-VTR", "agents/ucrl_vtr.py: UCRLVTR", both("ucrl-vtr", "lock", (joint, local), 40)),
-        ("Alg. 2", "LSVI-UCB", "agents/lsvi_ucb.py: LSVIUCB", both("lsvi-ucb", "latent", (joint,))),
-        ("Alg. 3", "UCRL-VTR+", "agents/ucrl_vtr_plus.py: UCRLVTRPlus", both("ucrl-vtr-plus", "lock", (joint, local), 40)),
+        ("Alg. 1", "UCRL-VTR", "mixtures/ucrl_vtr.py: UCRLVTR", both("ucrl-vtr", "lock", (joint, local), 40)),
+        ("Alg. 2", "LSVI-UCB", "linear_mdps/lsvi_ucb.py: LSVIUCB", both("lsvi-ucb", "latent", (joint,))),
+        ("Alg. 3", "UCRL-VTR+", "mixtures/ucrl_vtr_plus.py: UCRLVTRPlus", both("ucrl-vtr-plus", "lock", (joint, local), 40)),
     )
     return tuple(
         Algorithm(locator, name, place, tuple(measured(spec, seeds if spec.episodes > 1_000 else seeds[:2]) for spec in cases))

@@ -6,8 +6,8 @@ Thm. 7 is read with beta_K before the root (C.1.2 prints it inside once), which 
 import math
 from collections.abc import Callable
 
-from confide.agents.luyo21 import Setting, printed, printed_plus
-from confide.agents.luyo21_linear import LinearSetting, PrintedLinear, printed_linear
+from confide.linear_mdps.printed import LinearSetting, PrintedLinear, printed_linear
+from confide.mixtures.printed import Setting, printed, printed_plus
 from confide.privacy.request import Request
 from confide.reproduce.fits import exponent
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from confide.agents.luyo21 import Setting, printed, printed_plus
+from confide.mixtures.printed import Setting, printed, printed_plus
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.loss import GaussianDP, PureDP
 from confide.privacy.request import JointDP, LocalDP
@@ -95,7 +95,7 @@ def moment_updates() -> Erratum:
         "copy may be to blame.",
         "",
         None,
-        "`agents/ucrl_vtr_plus.py` follows the proof",
+        "`mixtures/ucrl_vtr_plus.py` follows the proof",
     )
 
 
@@ -132,7 +132,7 @@ def l1_sensitivity() -> Erratum:
         and abs(found[5] - 4.272) < 0.01
         and all(found[d] <= d + 1 for d in found)
         and min(epsilons.values()) > 1,
-        "alternating maximisation; `agents/luyo21.py: printed`",
+        "alternating maximisation; `mixtures/printed.py: printed`",
         {**{f"l1_{d}": value for d, value in found.items()}, **{f"epsilon_{d}": value for d, value in epsilons.items()}},
     )
 
@@ -259,7 +259,7 @@ def second_moments() -> Erratum:
         "H^4, which is what sigma_{B,2} is made for.",
         f"V = H = 5 gives {largest:.0f}, not {H**2}; sigma_B2 / sigma_B1 = {made.sigma[1] / made.sigma[0]:.0f} = H^4/d.",
         math.isclose(made.sigma[1] / made.sigma[0], H**4 / 5, rel_tol=1e-9),
-        "`agents/luyo21.py: printed_plus`",
+        "`mixtures/printed.py: printed_plus`",
         {"largest": largest},
     )
 

@@ -2,7 +2,7 @@
 
 import math
 
-from confide.agents.luyo21_linear import LinearSetting, printed_linear
+from confide.linear_mdps.printed import LinearSetting, printed_linear
 from confide.privacy.loss import compose
 from confide.privacy.request import JointDP
 from confide.reproduce.findings import Erratum, short
@@ -29,7 +29,7 @@ def missing_constants() -> Erratum:
         f"(20) bounds a logarithm by 2: it is {enough:.2f} with c_K = d Upsilon, {without:.2f} with c_K = Upsilon. The constants are then "
         f"c_K = {short(made.shift)}, C = {short(made.response_norm)}, U_K = {short(made.weight_norm)}, chi = {short(made.chi)}.",
         enough <= 2 < without,
-        f"`agents/luyo21_linear.py: printed_linear`, {_AT}",
+        f"`linear_mdps/printed.py: printed_linear`, {_AT}",
         {"enough": enough, "without": without, "shift": made.shift},
     )
 
@@ -63,7 +63,7 @@ def last_release() -> Erratum:
         "B - 1: nobody comes after the last batch, and its release is not used.",
         f"B = {made.batches}: true epsilon {short(whole)} for B releases, {short(used)} for B - 1.",
         used < whole,
-        f"`agents/luyo21_linear.py: PrintedLinear.losses`, {_AT}",
+        f"`linear_mdps/printed.py: PrintedLinear.losses`, {_AT}",
         {"whole": whole, "used": used},
     )
 

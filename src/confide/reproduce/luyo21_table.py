@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from confide.agents.batches import adaptive, one_by_one, static
 from confide.errors import PromiseBroken
 from confide.experiments.analysis import Growth, difference, ratio
 from confide.experiments.spec import Named, RunSpec
+from confide.linear_mdps.batches import adaptive, one_by_one, static
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.reproduce.findings import Claim, Figure, Line, Panel, Say, Table, short
 from confide.reproduce.fits import fitted, plain
@@ -271,7 +271,7 @@ def triggered(quick: bool) -> Claim:
         f"Triggered by released matrices alone, on a grid, with their number capped: epsilon = {promised:.3g} at delta = 1e-5, regret "
         f"{cost} times that of batches fixed in advance.",
         None,
-        f"`agents/batches.py: adaptive`, latent, K = {users:,}",
+        f"`linear_mdps/batches.py: adaptive`, latent, K = {users:,}",
         {"epsilon": promised, "ratio": cost.estimate},
     )
 
@@ -286,6 +286,6 @@ def local(quick: bool) -> Claim:
         f"A model-based one that sends next states once: regret {share:.3f} of uniform play's at epsilon = 10, K = {users:,}, latent. "
         "For model-free algorithms it stays open.",
         None,
-        "`agents/next_state_vi.py`, ours",
+        "`linear_mdps/next_state_vi.py`, ours",
         {"share": share},
     )

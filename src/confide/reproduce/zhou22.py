@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from confide.agents.linopt_po import paper_step
 from confide.experiments.analysis import privacy_cost
+from confide.mixtures.linopt_po import paper_step
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.reproduce import zhou22_bounds as bounds
@@ -23,8 +23,8 @@ Array = npt.NDArray[np.float64]
 DELTA, PROBLEM = 1e-5, "lock-rewards"
 _AT = "K = 1e5, H = d1 = 5, d2 = 3, alpha = .1"
 _AGENTS = {
-    "linopt-vi": ("Alg. 1, Def. 6.2", "Private-LinOpt-VI", "agents/linopt_vi.py: LinOptVI"),
-    "linopt-po": ("Alg. 2, Def. 6.3", "Private-LinOpt-PO", "agents/linopt_po.py: LinOptPO"),
+    "linopt-vi": ("Alg. 1, Def. 6.2", "Private-LinOpt-VI", "mixtures/linopt_vi.py: LinOptVI"),
+    "linopt-po": ("Alg. 2, Def. 6.3", "Private-LinOpt-PO", "mixtures/linopt_po.py: LinOptPO"),
 }
 
 
@@ -96,7 +96,7 @@ def privacy_claims() -> tuple[Claim, ...]:
                 f"O(epsilon, delta)-{kind} with sigma = (H Delta/epsilon) sqrt(32 m ln(4H/delta)).",
                 f"At nominal epsilon = 1, delta = 1e-5: true epsilon {short(bounds.true_epsilon(privacy))}.",
                 bounds.true_epsilon(privacy) <= 1,
-                f"`agents/zhou22.py`, {_AT}",
+                f"`mixtures/printed.py`, {_AT}",
                 {"epsilon": bounds.true_epsilon(privacy)},
             )
             for locator, kind, privacy in (("Thm. 6.4", "JDP", joint), ("Remark 6.9", "LDP", local))
@@ -107,7 +107,7 @@ def privacy_claims() -> tuple[Claim, ...]:
             f"More than epsilon from {fails:.0f} on at delta = .1, H = 2 (erratum 1), and no constant helps: at nominal 1e3 and 1e4 (delta "
             f"= 1e-5, H = 5) it is {far[0]:.1f} and {far[1]:.1f} times nominal, since the loss of Gaussian noise grows like its square.",
             far[1] < 1.5 * far[0],
-            "`agents/zhou22.py`, exact Gaussian accounting",
+            "`mixtures/printed.py`, exact Gaussian accounting",
             {"fails": fails, "at_1e3": far[0], "at_1e4": far[1]},
         ),
     )
@@ -248,7 +248,7 @@ def costs(quick: bool, say: Say) -> tuple[Claim, ...]:
             f"{step:.2e} at K = {users:,}. Without privacy our agent loses {short(lost[0])} with this step and {short(lost[1])} with its "
             "own of 1, all else (pi^(1/4) in each step) as it is.",
             None,
-            "`agents/linopt_po.py: paper_step`",
+            "`mixtures/linopt_po.py: paper_step`",
             {"eta": step},
         ),
     )

@@ -2,14 +2,13 @@
 
 import math
 
-from confide.agents.mixtures import value_steps
-from confide.agents.zhou22 import PaperConstants, paper_constants
 from confide.mechanisms.counters import Tree
-from confide.planners.regularizers import Regularity
+from confide.mixtures.contributions import StackedRows
+from confide.mixtures.printed import PaperConstants, paper_constants, value_steps
+from confide.planners.regression import Regularity
 from confide.privacy.accounting import gaussian_epsilon
 from confide.privacy.loss import GaussianDP
 from confide.privacy.request import JointDP, LocalDP, Relation, Request
-from confide.statistics.stacked import StackedRows
 
 FAILURE = 0.1
 K, H, D1, D2 = 100_000, 5, 5, 3

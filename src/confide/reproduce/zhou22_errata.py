@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from confide.planners.regularizers import Regularity
+from confide.planners.regression import Regularity
 from confide.privacy.request import JointDP
 from confide.reproduce.findings import Erratum, short
 from confide.reproduce.fits import exponent
@@ -51,7 +51,7 @@ def sensitivities() -> Erratum:
         f"Unit features: {matrix:.4f} and {vector:.4f} found by search. With the right ones the printed noise gives epsilon = "
         f"{nominal:.3f} at nominal 1, and more than its nominal epsilon from {said} on.",
         abs(matrix - math.sqrt(2)) < 1e-6 and abs(vector - 2) < 1e-6 and nominal < 1,
-        f"`agents/zhou22.py`, exact Gaussian accounting; {_AT}",
+        f"`mixtures/printed.py`, exact Gaussian accounting; {_AT}",
         {"matrix": matrix, "vector": vector, "epsilon": nominal, **{f"fails_{d:g}_{H}": e for (d, H), e in fails.items()}},
     )
 

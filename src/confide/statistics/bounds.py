@@ -30,6 +30,9 @@ class Rows(Bound, Protocol):
     def dimension(self) -> int: ...
     @property
     def balance(self) -> float: ...
+    @property
+    def rows(self) -> tuple[int, float]:
+        """The dimension of a row, and the norm of the longest."""
 
     def counted(self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int) -> Bounded:
         """Rows [n, d] and targets [n], each of `count` [n] users in the problem `step` [n]."""
@@ -66,6 +69,15 @@ class RegressionRows:
         _check_numbers(row_norm=self.row_norm, balance=self.balance)
         if self.target != 0:  # 0: X X^T alone, and noise where responses would be
             _check_numbers(target=self.target)
+
+    @property
+    def about(self) -> str:
+        return f"rows of {self.steps} regressions in {self.dimension} dimensions"
+
+    @property
+    def rows(self) -> tuple[int, float]:
+        """The dimension of a row, and the norm of the longest."""
+        return self.dimension, self.row_norm
 
     @property
     def size(self) -> int:
@@ -138,6 +150,15 @@ class WeightedRows:
     def __post_init__(self) -> None:
         _check_sizes(steps=self.steps, dimension=self.dimension)
         _check_numbers(balance=self.balance)
+
+    @property
+    def about(self) -> str:
+        return f"rows of {self.steps} regressions in {self.dimension} dimensions"
+
+    @property
+    def rows(self) -> tuple[int, float]:
+        """The dimension of a row, and the norm of the longest."""
+        return self.dimension, 1.0
 
     @property
     def size(self) -> int:

@@ -1,0 +1,203 @@
+"""One release of a log, from the command line: what may be refused is refused first, then it is paid, then the log is read."""
+
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from confide.cli.plan import delta_warnings
+from confide.cli.progress import counting
+
+if TYPE_CHECKING:
+    from confide.evaluation import ValueEstimate
+    from confide.evaluation.catalogue import Noise
+    from confide.logs import Logs
+    from confide.privacy.ledger import Account, Ledger, Spend
+    from confide.privacy.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class LogRelease:
+    """What is released from which files: all of it public."""
+
+    estimator: str
+    made: Any
+    privacy: "Request"
+    noise: "Noise"
+    files: list[str]
+    layout: dict[str, Any]  # of `confide.logs.open`: columns and caps
+    name: str | None
+
+    @property
+    def id(self) -> str:
+        """Its name in a ledger. Other files, columns or caps are another question; whether the files have changed is not looked at."""
+        from confide.evaluation.estimator import release_id
+
+        paths = [str(Path(path).resolve()) for path in self.files]  # however they are spelt
+        where = [*paths, repr(sorted(self.layout.items())), self.noise.source]
+        asked = release_id(self.made, self.privacy, where)
+        return f"{self.name} {asked}" if self.name else asked  # a name never stands for two questions
+
+
+@contextmanager
+def careful(asked: LogRelease, path: Path | None, out: Path | None) -> "Iterator[Ledger | None]":
+    """The ledger that pays, once it can, and there is room for the answer. An error leaves no empty folder, and tells of a charge."""
+    from confide.privacy.ledger import Ledger
+    from confide.privacy.request import NoPrivacy
+
+    ledger = Ledger(path) if path is not None and not isinstance(asked.privacy, NoPrivacy) else None
+    again = _charged(ledger, asked) is not None
+    if ledger is not None and not again:
+        _afford(ledger, asked)
+    with _room(out, again=again), _telling_of_the_charge(ledger, asked):
+        yield ledger
+
+
+def _charged(ledger: "Ledger | None", asked: LogRelease) -> "Spend | None":
+    return next((spend for spend in ledger.spends if spend.id == asked.id), None) if ledger else None
+
+
+def released(
+    asked: LogRelease, ledger: "Ledger | None", out: Path | None, backend: str, workers: int | None, quiet: bool
+) -> "tuple[ValueEstimate, str, list[str]]":
+    """The estimate, what it cost in words, and warnings."""
+    from confide.errors import InvalidParameter, LogError
+    from confide.evaluation.catalogue import entry_of
+    from confide.logs import open as open_logs
+    from confide.mechanisms.sources import noise_source
+
+    known = _charged(ledger, asked)
+    secure = noise_source("secure") if asked.noise.source == "secure" else None
+    logs = open_logs(asked.files, **asked.layout)
+    if not logs.parts:
+        raise LogError("the log is empty: there is no row in it")
+    with _progress(logs, entry_of(asked.estimator).reads, quiet) as progress, _without_delta_warning():
+        estimate = asked.made.release(
+            logs.on(backend, workers=workers),
+            privacy=asked.privacy,
+            ledger=ledger,
+            noise=secure,
+            rng=None if secure else asked.noise.generator(asked.id),
+            progress=progress,
+            id=asked.id if ledger else None,
+        )
+    if out is not None and (held := out / "estimate.npz").exists() and held.read_bytes() != estimate.to_bytes():
+        raise InvalidParameter(f"{out} holds another estimate: choose another folder")
+    before = known.when if known is not None and known.released else None
+    return estimate, _paid(asked, ledger, before), delta_warnings(estimate.guarantee.users, asked.privacy.delta)
+
+
+def _afford(ledger: "Ledger", asked: LogRelease) -> None:
+    """Refuse what the ledger does not cover, and say what it would."""
+    from confide.errors import BudgetExceeded
+    from confide.privacy.loss import GaussianDP
+
+    account, loss = ledger.account, asked.made.loss(asked.privacy)
+    try:
+        account.admit(loss)
+    except BudgetExceeded:
+        left = account.left
+        if isinstance(loss, GaussianDP):
+            left += f"; {_most(account, asked.privacy.delta)} is the most that fits"
+        raise BudgetExceeded(f"{asked.privacy} for {asked.estimator}", left) from None
+
+
+def _most(account: "Account", delta: float) -> str:
+    """What one more release with Gaussian noise may ask for, rounded down."""
+    from confide.privacy.accounting import gaussian_epsilon
+
+    return f"epsilon={math.floor(1000 * gaussian_epsilon(account.remaining.mu, delta)) / 1000:g} at delta={delta:g}"
+
+
+@contextmanager
+def _room(out: Path | None, *, again: bool) -> Iterator[None]:
+    """A folder that can be written to and holds no other estimate; what was made for nothing is taken away again."""
+    from confide.errors import InvalidParameter
+
+    if out is None:
+        yield
+        return
+    made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if not os.access(out, os.W_OK):
+            raise InvalidParameter(f"cannot write into {out}")
+        if (out / "estimate.npz").exists() and not again:
+            raise InvalidParameter(f"{out} holds an estimate already: choose another folder")
+        yield
+    except BaseException:
+        for folder in made:
+            with suppress(OSError):  # there is something in it
+                folder.rmdir()
+        raise
+
+
+@contextmanager
+def _telling_of_the_charge(ledger: "Ledger | None", asked: LogRelease) -> Iterator[None]:
+    """Whoever is stopped after the charge must not think that it was for nothing, nor pay again under another name."""
+    from confide.errors import ConfideError, LedgerError
+
+    try:
+        yield
+    except LedgerError:  # it speaks for itself
+        raise
+    except (ConfideError, OSError, MemoryError, KeyboardInterrupt) as error:
+        charged = None
+        with suppress(LedgerError):
+            charged = _charged(ledger, asked)
+        if charged is None:
+            raise
+        said = "the ledger was charged for this question: once the cause is repaired, the same command costs nothing more"
+        if isinstance(error, KeyboardInterrupt):
+            typer.echo(f"interrupted; {said}", err=True)
+            raise
+        text = f"{error.filename or 'output'}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+        raise ConfideError(f"{text or 'not enough memory for these numbers'}; {said}") from None
+
+
+@contextmanager
+def _progress(logs: "Logs", reads: int, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar of rows, from parts: they are of about the same size."""
+    sources = {part.source.name: part.source for part in logs.parts} if sys.stderr.isatty() and not quiet else {}
+    rows = sum(sum(source.groups()) for source in sources.values())
+    with counting(quiet, "reading", rows * reads, "rows") as advance:
+        seen = 0
+
+        def progress(done: int, parts: int) -> None:
+            nonlocal seen
+            before, seen = seen if done > 1 else 0, rows * done // parts  # a second reading starts anew
+            advance(seen - before)
+
+        yield progress
+
+
+@contextmanager
+def _without_delta_warning() -> Iterator[None]:
+    """It is said by `delta_warnings`, of every estimate: also of one that a ledger had."""
+    import warnings
+
+    from confide.evaluation import DeltaWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeltaWarning)
+        yield
+
+
+def _paid(asked: LogRelease, ledger: "Ledger | None", before: str | None) -> str:
+    if asked.noise.source == "none":
+        return "nothing was charged, for nothing of this may be published."
+    if ledger is None:
+        return "NOTHING WAS CHARGED: without --ledger nobody adds up what several evaluations of one log reveal together."
+    account = ledger.account
+    left = f"Left: {account.left}"
+    if account.remaining.mu > 0 and asked.privacy.delta > 0:
+        left = f"Left: {_most(account, asked.privacy.delta)} for one more with Gaussian noise (confide ledger show)"
+    if before is not None:
+        return f"asked before, at {before}: this is the answer that was given then, at no cost; --id asks anew. {left}."
+    return f"charged to {ledger.path.name}. {left}."

@@ -1,0 +1,1 @@
+"""Linear systems with quadratic costs: what users contribute, how releases become gains, and the controllers."""

@@ -1,0 +1,29 @@
+"""Certainty equivalence for linear quadratic control: our own. Privacy is proved, regret is measured."""
+
+from dataclasses import replace
+
+from confide.control.thompson_lq import tight
+from confide.learning.learner import Learner
+from confide.mechanisms.sources import NoiseSource
+from confide.privacy.request import Request
+from confide.privatizers import Schedule
+from confide.problems.lq import LQPublic
+
+
+class CertaintyEquivalentLQ(Learner):
+    """The cautious gains of the posterior's mean, without draws. Excitation, guarantee and safety are those of `ThompsonLQ`."""
+
+    name = "certainty-equivalent-lq"
+    abilities = replace(Learner.abilities, counts=False)  # states are real numbers: there is nothing to count
+
+    def __init__(
+        self,
+        public: LQPublic,
+        *,
+        episodes: int,
+        privacy: Request,
+        schedule: Schedule | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        made = tight(public, self.name, episodes=episodes, privacy=privacy, samples=0, spread=0.0, schedule=schedule)
+        super().__init__(made, privacy=privacy, noise=noise)

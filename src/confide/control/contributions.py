@@ -1,0 +1,211 @@
+"""What an episode of a linear system contributes, clipped as a whole. PRIVATE until a privatizer has added noise.
+
+`ControlRows`, `ControlSums`: sums of z z^T and z x'^T with z = (x, u). `ResidualRows`, `Residuals`: what the episode tells beyond a public
+guess of the dynamics.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from confide.control import _contribution_kernels as _kernels
+from confide.errors import InvalidParameter
+from confide.mechanisms.symmetric import smat, svec_size
+from confide.privacy.bounded import Array, Bounded, grid_for, real_numbers
+from confide.privacy.request import Relation
+from confide.trajectory import Trajectories, TransitionCounts
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRows:
+    """The joint query (S, sqrt(2) s C) of one episode: S = sum_h c_h z z^T, C = sum_h c_h z x'^T, s = `weight`.
+
+    Enforced: the episode's trace, sum_h c_h (||z||^2 + s^2 ||x'||^2), is at most tau = `cap`, by weights c_h in [0, 1] (`ControlSums`); an
+    episode with a number that is not finite contributes zero.
+
+    Sensitivity: with v = (z, s x') the query is isometric to all blocks but one of the PSD matrix G = sum_h c_h v v^T, whose trace is at
+    most tau, so that ||G||_F <= tau (null). replace: ||G - G'||_F^2 = ||G||_F^2 + ||G'||_F^2 - 2 <G, G'> <= 2 tau^2, since <G, G'> >= 0;
+    attained by one step each, in orthogonal directions. It does not depend on the horizon. In L1 by sqrt(coordinates). Rounding to the
+    grid moves each coordinate of either user by half a grid step, which is added.
+    """
+
+    states: int
+    inputs: int
+    cap: float
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("states", "inputs"):
+            if getattr(self, name) < 1:
+                raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(self, name)}")
+        for name in ("cap", "weight"):
+            if not 1e-6 < getattr(self, name) < 1e6:
+                raise InvalidParameter(f"{name} must be between 1e-6 and 1e6, got {name}={getattr(self, name)}")
+
+    @property
+    def dimension(self) -> int:
+        """p, of z."""
+        return self.states + self.inputs
+
+    @property
+    def about(self) -> str:
+        return f"second moments of {self.dimension} states and inputs, among themselves and with {self.states} next states"
+
+    @property
+    def size(self) -> int:
+        return svec_size(self.dimension) + self.dimension * self.states
+
+    @property
+    def largest(self) -> float:
+        return self.cap
+
+    @property
+    def grid(self) -> float:
+        return grid_for(self.cap)
+
+    def sensitivity(self, relation: Relation) -> float:
+        factor = 1.0 if relation is Relation.NULL else math.sqrt(2)
+        return factor * self.cap + math.sqrt(self.size) * self.grid
+
+    def l1_sensitivity(self, relation: Relation) -> float:
+        return math.sqrt(self.size) * self.sensitivity(relation)
+
+    def unpack(self, values: Array) -> tuple[Array, Array]:
+        """A released vector -> (S [p, p], C [p, n]). Noise of scale a: N(0, a^2) on the diagonal of S, N(0, a^2 / 2) off it and on s C."""
+        cut = svec_size(self.dimension)
+        S: Array = smat(values[None, :cut], self.dimension)[0]
+        C: Array = values[cut:].reshape(self.dimension, self.states) / (math.sqrt(2) * self.weight)
+        return S, C
+
+
+class ControlSums:
+    """Turns the users of a round into their sums.
+
+    c_h = min(1, rem_h / (||z_h||^2 + s^2 l_h^2)), rem_1 = tau, rem_{h+1} = rem_h - c_h (||z_h||^2 + s^2 ||x'_h||^2), where x'_h longer than
+    l_h = g ||z_h|| + C_w is shortened to it: with g >= ||Theta|| no next state is, wherever the state is. So c_h is known before x'_h is
+    seen: the regression of x' on z stays unbiased given the past, and confidence widths for martingales stay valid. (An episode scaled by
+    its own sum would be private, too, and biased.)
+    """
+
+    def __init__(self, bound: ControlRows, gain: float, shock: float) -> None:
+        """`gain` is g, a bound on the norm of the dynamics, `shock` is C_w. (0, 1) says that no next state is longer than 1."""
+        if not (0 <= gain < math.inf and 0 <= shock < math.inf and gain + shock > 0):
+            raise InvalidParameter(f"the dynamics and the noise must have finite bounds, got {gain} and {shock}")
+        self.bound, self.gain, self.shock = bound, float(gain), float(shock)
+
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
+        if isinstance(users, TransitionCounts):
+            raise InvalidParameter("states of a linear system are real numbers: there are trajectories, and no counts")
+        bound, H = self.bound, users.horizon
+        states, inputs = real_numbers(users.states), real_numbers(users.actions)
+        expected = (users.users, H + 1, bound.states), (users.users, H, bound.inputs)
+        if (states.shape, inputs.shape) != expected:
+            raise InvalidParameter(f"states and inputs must have shapes {expected[0]} and {expected[1]}")
+        sums = _kernels.episode_sums(states, inputs, bound.cap, bound.weight, self.gain, self.shock, bound.grid)
+        return Bounded(sums * bound.grid, bound, users.users)
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualRows:
+    """The joint query (w f S / cap, f G / clip) of one episode: S = sum_h z z^T, G = sum_h z r^T, r = x' - Theta_0^T z, z = (x, u).
+
+    Inputs may be in units of their own (`Residuals.scales`): the clip comes after that.
+
+    Enforced: f = min(1, clip / ||G||_F, cap / tr S), with public clip and cap (`Residuals`), so that the second part is in the unit ball
+    and the first w times a PSD matrix of trace at most one; an episode with a number that is not finite contributes zero.
+
+    Sensitivity: two points of the unit ball are at most 2 apart, and two PSD matrices of trace at most one sqrt(2): replace
+    sqrt(4 + 2 w^2); null sqrt(1 + w^2). It depends neither on the horizon nor on how long states or inputs are. In L1 by sqrt(coordinates).
+    Rounding to the grid moves each coordinate of either user by half a grid step, which is added.
+    """
+
+    states: int
+    inputs: int
+    weight: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("states", "inputs"):
+            if getattr(self, name) < 1:
+                raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(self, name)}")
+        if not 1e-9 < self.weight < 1e9:
+            raise InvalidParameter(f"weight must be positive, got weight={self.weight}")
+
+    @property
+    def dimension(self) -> int:
+        """p, of z."""
+        return self.states + self.inputs
+
+    @property
+    def about(self) -> str:
+        return f"second moments of {self.dimension} states and inputs, and residuals of {self.states} next states"
+
+    @property
+    def size(self) -> int:
+        return svec_size(self.dimension) + self.dimension * self.states
+
+    @property
+    def largest(self) -> float:
+        return max(1.0, self.weight)
+
+    @property
+    def grid(self) -> float:
+        return grid_for(self.largest)
+
+    def sensitivity(self, relation: Relation) -> float:
+        w = self.weight
+        apart = math.sqrt(1 + w**2) if relation is Relation.NULL else math.sqrt(4 + 2 * w**2)
+        return apart + math.sqrt(self.size) * self.grid
+
+    def l1_sensitivity(self, relation: Relation) -> float:
+        return math.sqrt(self.size) * self.sensitivity(relation)
+
+    def unpack(self, values: Array) -> tuple[Array, Array]:
+        """A released vector -> (S / cap [p, p], G / clip [p, n]); noise of scale a is a / w on the first's diagonal, a on the second."""
+        cut = svec_size(self.dimension)
+        S: Array = smat(values[None, :cut], self.dimension)[0] / self.weight
+        return S, values[cut:].reshape(self.dimension, self.states)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Residuals:
+    """Turns the users of a round into their sums, around a guess Theta_0 [p, n] that is public, as clip and cap are.
+
+    Steps count as long as the states so far, the step's own included, have sum ||x||^2 <= `reach`; the first always does. Whether a step
+    counts is known before its residual is: what is thrown away of an unstable system biases nothing.
+
+    `scales` [p], public too, multiply the coordinates of z (and divide the rows of Theta_0, so that residuals stay the same) before S, G
+    and f are made of them: what is clipped at clip and cap is what is sent. With scales of one over their size, small inputs stand out of
+    the noise as large ones do. Those of states are 1.
+    """
+
+    bound: ResidualRows
+    guess: Array = field(repr=False)
+    clip: float
+    cap: float
+    reach: float
+    scales: Array | None = None
+
+    def __post_init__(self) -> None:
+        if not (1e-9 <= self.clip < 1e50 and 1e-9 <= self.cap < 1e50 and self.reach > 0):
+            raise InvalidParameter(
+                f"clip, cap and reach must be positive and finite, got {self.clip}, {self.cap} and {self.reach}"
+            )
+        p, n, given = self.bound.dimension, self.bound.states, self.scales
+        if given is not None and not (given.shape == (p,) and (given[:n] == 1).all() and ((given > 0) & (given < 1e50)).all()):
+            raise InvalidParameter(f"scales must be {p} positive finite numbers, those of states 1, got {given}")
+
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
+        if isinstance(users, TransitionCounts):
+            raise InvalidParameter("states of a linear system are real numbers: there are trajectories, and no counts")
+        bound, H = self.bound, users.horizon
+        states, inputs = real_numbers(users.states), real_numbers(users.actions)
+        expected = (users.users, H + 1, bound.states), (users.users, H, bound.inputs)
+        if (states.shape, inputs.shape) != expected:
+            raise InvalidParameter(f"states and inputs must have shapes {expected[0]} and {expected[1]}")
+        limits = self.clip, self.cap, self.reach
+        scales = np.ones(bound.dimension) if self.scales is None else self.scales
+        with np.errstate(over="ignore"):  # what is not finite then contributes zero
+            inputs = inputs * scales[bound.states :]
+        sums = _kernels.residual_sums(states, inputs, self.guess / scales[:, None], *limits, bound.weight, bound.grid)
+        return Bounded(sums * bound.grid, bound, users.users)

@@ -1,0 +1,290 @@
+"""Thompson sampling for linear quadratic control, from residuals. Privacy is proved, regret is measured.
+
+Users come in batches. The first batch runs the open loop (u = 0), which identifies A at no extra cost. The second plays small gains of
+opposite signs, which identifies B. Later batches grow by half. Each batch is released on its own, as residuals around the current estimate,
+clipped at what such users are expected to send: so clips, and the noise with them, shrink as the estimate improves. The size of the
+excitation is decided by what it may cost; it goes on, on top of safe gains, as long as something can be gained.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.control.contributions import ResidualRows, Residuals
+from confide.control.identification_planning import (
+    EXCESS_ALLOWED,
+    Costs,
+    Estimate,
+    Experiment,
+    ExplorationBudget,
+    clipping_limits,
+    draw_scenarios,
+    excitation_gains,
+    identify,
+    input_scales,
+    prior,
+    safe_gains,
+    sampled_gains,
+    with_exploration,
+)
+from confide.errors import InvalidParameter
+from confide.learning.arguments import check_asked, check_choices, choose_schedule
+from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.mechanisms.additive import additive_noise
+from confide.mechanisms.counters import Exact, Leaves
+from confide.mechanisms.sources import NoiseSource
+from confide.planners.visits import Memory
+from confide.policy import LinearPolicy
+from confide.privacy.bounded import Released
+from confide.privacy.loss import loss_for
+from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
+from confide.privatizers import Schedule
+from confide.problems.lq import LQPublic
+
+Array = npt.NDArray[np.float64]
+WEIGHT = 0.3 * math.sqrt(2)  # of second moments beside residuals
+PAIRS = 3  # of gains for excitation
+POLICIES = 2 * PAIRS  # per batch
+REACH, FAR = 2.0, 100.0  # steps count up to this sum of ||x||^2: with privacy, where far states need a large clip, and without
+WORTH = 40  # with fewer times as many users as identification takes, nothing is explored: it would cost more than it saves
+MOST = 128  # releases: time and memory grow with their square, and what devices download with their number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdaptiveControl:
+    """Between two releases: an estimate from all batches, gains for the next one, and what its users will be clipped at."""
+
+    costs: Costs
+    bound: ResidualRows
+    samples: int  # policies per batch: 0 for certainty equivalence
+    spread: float  # of the samples, in standard deviations of the posterior
+    times: tuple[int, ...]  # of releases
+    explores: bool  # whether the system is excited at all
+    exact: bool  # without privacy: limits are far out, and second moments known
+
+    def plan(self, released: Released) -> Round:
+        H, d, n = self.costs.horizon, self.bound.inputs, self.bound.states
+        seed = released.memory["seed"]
+        experiments = self._recalled(released)
+        rng = np.random.default_rng([int(seed), released.generation])
+        estimate = prior(self.costs)
+        if experiments:
+            before = Estimate(released.memory["guess"], released.memory["covariance"])
+            estimate, information_form = identify(experiments, before, self.costs, rng)
+        gains = np.zeros((POLICIES, H, d, n))
+        if self.explores and experiments:
+            gains = self._chosen(experiments, estimate, information_form.conservative(self.costs), released, rng)
+        scales = input_scales(gains)
+        clip, cap, kept, lost = clipping_limits(estimate, gains, scales, self.costs, rng)
+        if self.exact:
+            clip, cap, kept, lost = 64 * clip, 64 * cap, 1.0, 0.0
+        statistic = Residuals(self.bound, estimate.mean, clip, cap, self.costs.reach, scales)
+        different = gains[:1] if (gains == gains[0]).all() else gains
+        policies = tuple(LinearPolicy(each) for each in different)
+        signal = float(1 / np.sqrt(np.diag(estimate.covariance)).mean()) if experiments else None
+        kept_of = _remembered(experiments, estimate, gains, np.array([clip, cap, kept, lost]), scales, released)
+        return Round(policies, statistic, {"seed": seed, **kept_of}, signal)
+
+    def _chosen(
+        self,
+        experiments: list[Experiment],
+        estimate: Estimate,
+        conservative: Estimate,
+        released: Released,
+        rng: np.random.Generator,
+    ) -> Array:
+        """Gains for the next batch: those of the conservative estimate, as far as they are safe, and excitation, as far as it can be
+        afforded whatever B may be."""
+        scenarios, cautious_scenarios = draw_scenarios(estimate, self.costs, rng), draw_scenarios(conservative, self.costs, rng)
+        safe = safe_gains(conservative, cautious_scenarios)
+        if self.samples:
+            gains = sampled_gains(conservative, cautious_scenarios, safe, self.samples, self.spread, rng)
+        else:
+            gains = np.tile(safe, (POLICIES, 1, 1, 1))
+        served, generation = released.users, released.generation
+        users = self.times[generation] - served if generation < len(self.times) else 0
+        if users <= 0:  # everybody was served
+            return gains
+        spent = np.sum([experiment.users * scenarios.excess(experiment.gains).mean(axis=1) for experiment in experiments], axis=0)
+        stake = EXCESS_ALLOWED / len(self.times) * (self.times[-1] - served - users)
+        return with_exploration(
+            gains, excitation_gains(self.costs, PAIRS, rng), scenarios, ExplorationBudget(spent, served, users, stake)
+        )
+
+    def _recalled(self, released: Released) -> list[Experiment]:
+        """All batches so far: those that were remembered, and the one that the release has just closed."""
+        memory = released.memory
+        if set(memory) == {"seed"}:
+            return []
+        self._check(memory, released.users)
+        experiments = [
+            Experiment(
+                S, G, float(stds[0]), float(stds[1]), guess, gains, float(stds[2]), float(stds[3]), float(stds[4]), before, scales
+            )
+            for S, G, stds, guess, gains, before, scales in zip(
+                *(memory[name] for name in ("sums", "residuals", "stds", "guesses", "gains", "before", "scales")), strict=True
+            )
+        ]
+        clip, cap, kept, lost = memory["limits"]
+        scales = memory["scaled"]
+        S, G = self.bound.unpack(released.values - memory["prefix"])
+        std = math.sqrt(max(released.noise.std**2 - float(memory["reached"][0]) ** 2, 0.0))  # of this batch alone
+        users = released.users - float(memory["reached"][1])
+        this = Experiment(
+            cap * S / np.outer(scales, scales),
+            clip * G / scales[:, None],
+            cap * std / self.bound.weight,
+            clip * std,
+            memory["guess"],
+            memory["playing"],
+            users,
+            float(kept),
+            float(lost),
+            memory["covariance"],
+            scales,
+        )
+        return [*experiments, this]
+
+    def _check(self, memory: Memory, users: int) -> None:
+        """Check what a server says of earlier batches, on a device: compiled loops index with it."""
+        p, n, t = self.bound.dimension, self.bound.states, len(memory.get("stds", ()))
+        gains = (POLICIES, self.costs.horizon, self.bound.inputs, n)
+        shapes: dict[str, tuple[int, ...]] = {
+            "sums": (t, p, p),
+            "residuals": (t, p, n),
+            "stds": (t, 5),
+            "guesses": (t, p, n),
+            "gains": (t, *gains),
+            "before": (t, p, p),
+            "scales": (t, p),
+            "scaled": (p,),
+            "guess": (p, n),
+            "playing": gains,
+            "covariance": (p, p),
+            "limits": (4,),
+            "prefix": (self.bound.size,),
+            "reached": (2,),
+        }
+        fits = (
+            set(shapes) <= set(memory)
+            and t < len(self.times)
+            and all(memory[name].shape == shape for name, shape in shapes.items())
+        )
+        fits = fits and all(memory[name].dtype == np.float64 and np.isfinite(memory[name]).all() for name in shapes)
+        fits = fits and all((memory[name] > 0).all() for name in ("scales", "scaled"))
+        if not fits or (memory["limits"][:3] <= 0).any() or (memory["stds"] < 0).any() or not 0 <= memory["reached"][1] <= users:
+            raise InvalidParameter("the memory of earlier batches does not fit this problem")
+
+    def describe(self) -> Description:
+        kind = f"{self.samples} samples, {self.spread:g} x the posterior's standard deviation" if self.samples else "its mean"
+        kind += ", with excitation where it can be afforded" if self.explores else ", without excitation"
+        return Description("tight", f"cautious Riccati gains for a posterior of the dynamics: {kind}")
+
+
+def _remembered(
+    experiments: list[Experiment], estimate: Estimate, gains: Array, chosen: Array, scales: Array, released: Released
+) -> dict[str, npt.NDArray[np.float64]]:
+    p, n = estimate.mean.shape
+    g = gains.shape
+    return {
+        "sums": np.array([experiment.sums for experiment in experiments]).reshape(-1, p, p),
+        "residuals": np.array([experiment.residuals for experiment in experiments]).reshape(-1, p, n),
+        "stds": np.array(
+            [
+                [experiment.sums_std, experiment.std, experiment.users, experiment.kept, experiment.lost]
+                for experiment in experiments
+            ]
+        ).reshape(-1, 5),
+        "guesses": np.array([experiment.guess for experiment in experiments]).reshape(-1, p, n),
+        "gains": np.array([experiment.gains for experiment in experiments]).reshape(-1, *g),
+        "before": np.array([experiment.before for experiment in experiments]).reshape(-1, p, p),
+        "scales": np.array([experiment.scales for experiment in experiments]).reshape(-1, p),
+        "scaled": scales,
+        "guess": estimate.mean,
+        "playing": gains,
+        "covariance": estimate.covariance,
+        "limits": chosen,
+        "prefix": released.values,
+        "reached": np.array([released.noise.std, float(released.users)]),
+    }
+
+
+def control_schedule(bound: ResidualRows, privacy: Request, episodes: int, *, steerable: bool = True) -> Schedule:
+    """Batches of n_0 and n_1 users, then half as many more each time; one batch where identification would not pay."""
+    n, p = bound.states, bound.dimension
+    if isinstance(privacy, NoPrivacy):
+        first, second, ratio, worth = 2 * n, 2 * p + n, 1.3, 4
+    else:
+        made = additive_noise(bound, loss_for(privacy), Relation(privacy.relation), Exact(1), discrete=False, users=1)
+        needed = 6 * made.std * math.sqrt(n)
+        first, second = math.ceil(0.8 * needed), math.ceil(needed)
+        if isinstance(privacy, LocalDP):  # the noise of a batch grows with the root of its users
+            first, second = math.ceil(first**2 / 3), math.ceil(second**2 / 3)
+        ratio, worth = 1.5, WORTH
+    if episodes < worth * (first + second) or not steerable:
+        return Schedule((episodes,))
+    times = [first, first + second]
+    while times[-1] < episodes:
+        times.append(min(episodes, max(times[-1] + 1, math.floor(ratio * times[-1]))))
+    return Schedule(times)
+
+
+def tight(
+    public: LQPublic, name: str, *, episodes: int, privacy: Request, samples: int, spread: float, schedule: Schedule | None
+) -> Calibration:
+    """Of both controllers: each batch is one leaf that is released on its own."""
+    if not isinstance(public, LQPublic):
+        raise InvalidParameter(
+            f"{name} needs a linear system with quadratic costs (LQSystem.public), got {type(public).__name__}"
+        )
+    check_asked(episodes, privacy)
+    bound = ResidualRows(public.states, public.inputs, WEIGHT)
+    exact = isinstance(privacy, NoPrivacy)
+    reach = FAR if exact else REACH
+    costs = Costs(public.Q, public.R, public.horizon, public.noise_radius, public.parameter_bound, public.gain_bound, reach)
+    steerable = public.horizon > 1 and bool(np.any(public.Q))  # otherwise no input saves anything
+    default = control_schedule(bound, privacy, episodes, steerable=steerable)
+    chosen = choose_schedule(schedule, default)
+    if chosen.leaves > MOST:
+        raise InvalidParameter(
+            f"{name} takes at most {MOST} releases, got {chosen.leaves}: it plans from all of them, and devices would download all of them"
+        )
+    explores = default.leaves > 1 and chosen.leaves > 1  # with any schedule, later users must repay it
+    algorithm = AdaptiveControl(costs, bound, samples, spread, tuple(chosen.times), explores, exact)
+    return Calibration(algorithm, chosen, None if isinstance(privacy, LocalDP | NoPrivacy) else Leaves(chosen.leaves))
+
+
+class ThompsonLQ(Learner):
+    """Posterior sampling on released residuals: six draws of the dynamics per batch, cautious gains for each.
+
+    Promise: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user (`ResidualRows`); delta = 0 gives Laplace
+    noise. Each user is in one batch, which is released once. Bounds are enforced by clipping, never assumed. Gains are functions of
+    releases and of a public seed, never of a user's x_1. PRIVACY IS PROVED; REGRET IS MEASURED: there is no theorem for this controller.
+
+    Safety: systems are drawn from the posterior, and gains are played only if in nearly all of them they cost no more than the open loop
+    (u = 0); draws are moved towards safer gains until that is so. Excitation is small enough to stay within 1.05 times the cost of the open
+    loop, at any moment of a run, in 95 % of these systems, and to cost little of what later users could save. With fewer users than 40
+    times those of the first two batches there is none. This is as good as the posterior is: nothing is proved.
+
+    `bonus_scale` is the spread of the draws in standard deviations of the posterior (0.4).
+    """
+
+    name = "thompson-lq"
+    abilities = replace(Learner.abilities, counts=False)  # states are real numbers: there is nothing to count
+
+    def __init__(
+        self,
+        public: LQPublic,
+        *,
+        episodes: int,
+        privacy: Request,
+        schedule: Schedule | None = None,
+        bonus_scale: float | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        check_choices("tight", bonus_scale)
+        spread = 0.4 if bonus_scale is None else bonus_scale
+        made = tight(public, self.name, episodes=episodes, privacy=privacy, samples=POLICIES, spread=spread, schedule=schedule)
+        super().__init__(made, privacy=privacy, noise=noise)

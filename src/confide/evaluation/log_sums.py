@@ -1,0 +1,83 @@
+"""Sums over a log, each on its share of one budget."""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from confide.mechanisms.sources import NoiseSource
+from confide.privacy.bounded import Bounded, Released
+from confide.privacy.certificate import Certificate, certify
+from confide.privacy.guarantee import Guarantee
+from confide.privacy.request import NoPrivacy, Request
+from confide.privatizers import Share, SharedBudget
+from confide.trajectory import LoggedUsers
+
+Progress = Callable[..., None]
+
+
+class Statistic(Protocol):
+    """Turns whole users into one bounded contribution; picklable, so that partitions of a log can be added up anywhere."""
+
+    def contribution(self, users: LoggedUsers) -> Bounded: ...
+
+
+class Logs(Protocol):
+    """Logged users, as `confide.logs.open` gives them."""
+
+    @property
+    def assumptions(self) -> Sequence[str]: ...
+
+    def total(self, statistic: Any, *, progress: Any = None) -> Bounded:
+        """The sum of the statistic over all users."""
+
+    def blocks(self) -> Iterator[LoggedUsers]:
+        """All users once, whole, in order. PRIVATE."""
+
+
+class DeltaWarning(UserWarning):
+    """delta is so large that publishing some users' records outright would keep the promise."""
+
+
+def delta_warning(users: int, delta: float) -> None:
+    """Warn where delta >= 1/users: to publish each record with probability delta is (0, delta)-DP, and somebody's record would go.
+
+    The number of users is public under `replace`, whose neighbours have equally many; `Subsample` is that publication as a baseline.
+    """
+    if users >= 1 and delta * users >= 1:
+        warnings.warn(
+            f"delta={delta:g} is not below 1/{users}, one over the number of users: publishing {delta * users:.3g} records as they are "
+            "would keep the same promise; use a smaller delta",
+            DeltaWarning,
+            stacklevel=3,
+        )
+
+
+class LogSums:
+    """Sums over one log, released from a `SharedBudget`: its shares say what will be released, and in which order."""
+
+    def __init__(
+        self, logs: Logs, shares: Sequence[Share], *, privacy: Request, source: NoiseSource, progress: Progress | None
+    ) -> None:
+        self._logs, self._privacy, self._progress = logs, privacy, progress
+        self._budget = SharedBudget(shares, privacy=privacy, noise=source)  # refuses what can be refused before the log is read
+
+    def release(self, statistic: Statistic) -> Released:
+        """The sum of the statistic over all users, with the noise of the next share."""
+        total = self._logs.total(statistic, progress=self._progress)
+        if self._budget.asked == 0:
+            delta_warning(total.users, self._privacy.delta)
+        return self._budget.release(total)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self._budget.guarantee
+
+    def certificate(self, subject: str) -> Certificate:
+        return certify(self.guarantee, self._budget.mechanisms(), subject=subject, assumptions=said(self._logs, self._privacy))
+
+
+def said(logs: Logs, privacy: Request) -> list[str]:
+    """What a certificate assumes on top of the standing assumptions."""
+    ids = "Users' ids, their order and the files they stand in are public; a user who contributes nothing keeps its place."
+    public = [] if isinstance(privacy, NoPrivacy) else ["The number of users in the log is public.", ids]
+    return [*logs.assumptions, *public]

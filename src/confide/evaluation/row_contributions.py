@@ -1,0 +1,152 @@
+"""First-visit returns regressed on public features: one user's rows, added up, as one query."""
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from confide.errors import InvalidParameter
+from confide.evaluation import _contribution_kernels as _kernels
+from confide.evaluation.contributions import added_up
+from confide.mechanisms.symmetric import smat, svec_size
+from confide.privacy.bounded import Array, Bounded, grid_for
+from confide.privacy.request import Relation
+from confide.trajectory import LoggedUsers
+
+_CHUNK = 2**21  # pairs of states held at a time
+_MOST_PAIRS = 2**11  # states up to which all pairs are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class VisitRows:
+    """Sums f = (sum x x^T, kappa sum v g x) over at most K different states s, (x, v) = (x_s, v_s) from a public table, |g| <= 1.
+
+    Enforced: rows are looked up, a state counts once for a user, and g is clipped; whatever a user's data are, f is such a sum, or zero.
+    The numbers here are public properties of the table; t = x_s.x_s', and they hold for all sets S, S' of at most K states:
+        trace    >= sum_S (||x_s||^2 + kappa^2 v_s^2 / 2)
+        design   >= ||sum_S x x^T||_F^2 = sum_SxS t^2
+        response >= ||kappa sum_S v g x||^2, for all |g| <= 1
+        overlap  >= sum_SxS' (kappa^2 v v' |t| - t^2)_+
+
+    Sensitivity. f is isometric to two of the three blocks of the PSD matrix sum_S w w^T, w = (x, kappa v g / sqrt(2)), whose trace is
+    at most `trace`; <M, M'> >= 0 for PSD matrices, so replace is at most sqrt(2) trace, null at most trace. Also, null: ||f||^2 <=
+    design + response; replace: ||f - f'||^2 = ||f||^2 + ||f'||^2 - 2 <f, f'>, and -<f, f'> = -sum_SxS' (t^2 + kappa^2 v v' g g' t) <=
+    overlap; or -<f, f'> <= response, since <sum x x^T, sum x' x'^T> >= 0. The smallest is taken. For orthonormal x (a table of states)
+    it is 2 kappa sqrt(K) if kappa >= 1, attained by the same states with g = -g', and sqrt(2 K (1 + kappa^2)) if kappa <= 1, attained by
+    different states if there are 2K. L1: sqrt(size) times as much. Rounding moves each coordinate of either neighbour by half a grid
+    step, which is added.
+    """
+
+    of_table: ClassVar[bool] = True  # its numbers are properties of a public table that a certificate does not hold
+
+    dimension: int
+    trace: float
+    design: float
+    response: float
+    overlap: float
+    balance: float = 1.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.dimension, bool) or not isinstance(self.dimension, int) or self.dimension < 1:
+            raise InvalidParameter(f"dimension must be a whole number, at least 1, got dimension={self.dimension}")
+        for name in ("trace", "design", "response", "balance"):
+            if not 1e-50 < getattr(self, name) < 1e50:
+                raise InvalidParameter(f"{name} must be positive and finite, got {name}={getattr(self, name)}")
+        if not 0 <= self.overlap < 1e50:
+            raise InvalidParameter(f"overlap must be finite and not negative, got overlap={self.overlap}")
+
+    @property
+    def about(self) -> str:
+        return "rows of a regression of first-visit returns"
+
+    @property
+    def size(self) -> int:
+        return svec_size(self.dimension) + self.dimension
+
+    @property
+    def largest(self) -> float:
+        return self._null
+
+    @property
+    def grid(self) -> float:
+        return grid_for(self.largest)
+
+    @property
+    def _null(self) -> float:
+        return min(self.trace, math.sqrt(self.design + self.response))
+
+    def sensitivity(self, relation: Relation) -> float:
+        rounding = math.sqrt(self.size) * self.grid
+        if relation is Relation.NULL:
+            return self._null + rounding
+        by_norms = math.sqrt(2 * (self.design + self.response + min(self.overlap, self.response)))
+        return min(math.sqrt(2) * self.trace, by_norms) + rounding
+
+    def l1_sensitivity(self, relation: Relation) -> float:
+        return math.sqrt(self.size) * self.sensitivity(relation)
+
+    def unpack(self, values: Array) -> tuple[Array, Array]:
+        """A released vector, or users' rows [..., size] -> (A [..., d, d], b [..., d]), kappa divided out."""
+        split = svec_size(self.dimension)
+        return smat(values[..., :split], self.dimension), values[..., split:] / self.balance
+
+
+def visit_rows(table: Array, scales: Array, visits: int, balance: float) -> VisitRows:
+    """The bound for this public table x [s, d] with scales v [s] and K = `visits`.
+
+    A sum over S x S' of non-negative entries is at most the sum of the K largest among the rows' sums of their K largest entries, and at
+    most the sum of all. ||sum v g x||^2 <= (sum_S v^2) lambda_max(sum_S x x^T) <= (the K largest v^2) lambda_max(sum x x^T), too.
+    """
+    K, kappa = min(visits, len(table)), balance
+    squares = (table**2).sum(axis=1)
+    trace = _largest(squares + kappa**2 * scales**2 / 2, K)
+    every = float(np.linalg.eigvalsh(table.T @ table)[-1])
+    if len(table) > _MOST_PAIRS:
+        design = min(_largest(squares, K), every) * _largest(squares, K)
+        response = kappa**2 * _largest(scales**2, K) * every
+        return VisitRows(table.shape[1], trace, design, response, response, kappa)
+    sums = np.empty((3, len(table)))
+    totals = np.zeros(2)
+    step = max(1, _CHUNK // len(table))
+    for rows in (slice(first, first + step) for first in range(0, len(table), step)):
+        t = np.abs(table[rows] @ table.T)
+        pairs = kappa**2 * np.outer(scales[rows], scales) * t
+        totals += (t**2).sum(), pairs.sum()
+        for k, entries in enumerate((t**2, pairs, np.maximum(pairs - t**2, 0.0))):
+            sums[k, rows] = np.partition(entries, -K, axis=1)[:, -K:].sum(axis=1)
+    design, response, overlap = (_largest(row, K) for row in sums)
+    response = min(response, float(totals[1]), kappa**2 * _largest(scales**2, K) * every)
+    return VisitRows(table.shape[1], trace, min(design, float(totals[0])), response, min(overlap, response), kappa)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VisitSums:
+    """Turns whole users into sums over their first K different states, g = (F - centre)/radius clipped to [-1, 1].
+
+    F is the discounted sum of rewards from the first visit on; a state counts once for a user, in the first trajectory that has it, and
+    which visits count is decided before their returns are: what is kept is unbiased. Users who are not valid, or have a state that does
+    not exist or a reward that is not finite, contribute zero.
+    """
+
+    bound: VisitRows
+    table: Array = field(repr=False)  # x [s, d]
+    scales: Array = field(repr=False)  # v [s]
+    visits: int
+    discount: float
+    centre: float
+    radius: float
+
+    def per_user(self, users: LoggedUsers) -> Array:
+        """[user, coordinate], before rounding. PRIVATE."""
+        logged = users.states, users.rewards, users.trajectories, users.users, users.valid
+        limits = self.visits, self.discount, self.centre, self.radius
+        return _kernels.visit_sums(*logged, self.table, self.bound.balance * self.scales, *limits)
+
+    def contribution(self, users: LoggedUsers) -> Bounded:
+        return added_up(self, users)
+
+
+def _largest(values: Array, count: int) -> float:
+    """The sum of the `count` largest."""
+    return float(np.sort(values)[-count:].sum())

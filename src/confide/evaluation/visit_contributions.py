@@ -1,0 +1,159 @@
+"""First-visit returns, counted and added up state by state: what private policy evaluation is made of [Balle16, Section 2.2]."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.evaluation import _visit_kernels as _kernels
+from confide.privacy.bounded import Array, Bounded, grid_for
+from confide.privacy.request import Relation
+from confide.trajectory import LoggedUsers
+
+_MOST_SQUARES = 1.6  # kappa^2 <= 2.56 < 2.77: see FirstVisits
+
+
+@dataclass(frozen=True, slots=True)
+class FirstVisits:
+    """Counts and sums (h n_s, sum g)_s of returns g in [-1, 1], and with kappa = `squares` > 0 also kappa sum (g^2 - 1/2).
+
+    Enforced: a user has at most L = `trajectories`, each of which adds one row f = (h, g, kappa (g^2 - 1/2)) for at most K = `visits`
+    different states among N = `states`; a user whose data make no sense adds nothing. h = `balance`.
+
+    Sensitivity of one trajectory. A state that only one of two neighbours visits moves by at most u = h^2 + 1 + kappa^2/4 (squared). One
+    that both visit moves by (g - g')^2 + kappa^2 (g^2 - g'^2)^2 = x^2 (1 + kappa^2 y^2), x = |g - g'|, y = |g + g'| <= 2 - x; for
+    kappa^2 <= 2.77 that is at most 4, at g = -g' = 1: x^2 (1 + kappa^2 (2 - x)^2) <= 4 iff kappa^2 <= (2 + x)/(x^2 (2 - x)), whose least
+    value is at x = sqrt(5) - 1.
+    With c common states, and a and b that only one visits, the square is at most 4 c + u (a + b), where a + c, b + c <= K and
+    a + b + c <= N. A linear programme takes its maximum at a corner:
+        c = K, a = b = 0                       4 K
+        c = 0, a + b = min(2 K, N)             u min(2 K, N)
+        c = 2 K - N, a = b = N - K, if 2K > N  4 (2 K - N) + 2 u (N - K)
+    So for h = 1 (kappa = 0) replace is 2 sqrt(K) if 2K <= N, and never more; for K = N it is 2 sqrt(N) up to h = sqrt(3). null: a
+    trajectory against nothing, sqrt(K u). In L1 the same corners with max over x of x + kappa x (2 - x), which is 2, or
+    (1 + 2 kappa)^2/(4 kappa) from kappa = 1/2 on, for 4, and h + 1 + kappa/2 for u; null K (h + 1 + kappa/2).
+    L trajectories are L such terms (a missing one is nothing, which the corners cover): at most L times as far apart by the triangle
+    inequality, attained by L equal ones.
+
+    Arithmetic: g is rounded to a grid that holds +-1, and h and kappa/2 are put on it: rounding leaves the bounds above as they are, but
+    for the squares of common states, half a grid step for each neighbour, which is added.
+    """
+
+    states: int
+    visits: int
+    trajectories: int = 1
+    balance: float = 1.0
+    squares: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("states", "visits", "trajectories"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
+                raise InvalidParameter(f"{name} must be a whole number, at least 1, got {name}={value}")
+        if self.visits > self.states:
+            raise InvalidParameter(f"visits must be at most states={self.states}, got visits={self.visits}")
+        if not 1e-3 <= self.balance <= 1e3:
+            raise InvalidParameter(f"balance must be between 0.001 and 1000, got balance={self.balance}")
+        if not (self.squares == 0 or 1e-3 <= self.squares <= _MOST_SQUARES):
+            raise InvalidParameter(f"squares must be 0, or between 0.001 and {_MOST_SQUARES}, got squares={self.squares}")
+
+    @property
+    def about(self) -> str:
+        return "counts and sums of first-visit returns"
+
+    @property
+    def size(self) -> int:
+        return self.states * (3 if self.squares else 2)
+
+    @property
+    def largest(self) -> float:
+        return self.trajectories * max(1.0, self.count_unit)
+
+    @property
+    def grid(self) -> float:
+        return grid_for(self.trajectories * max(1.0, self.balance))
+
+    @property
+    def count_unit(self) -> float:
+        """h as it is used: the nearest number on the grid."""
+        return round(self.balance / self.grid) * self.grid
+
+    @property
+    def square_unit(self) -> float:
+        """kappa as it is used: twice a number on the grid."""
+        return round(self.squares / (2 * self.grid)) * 2 * self.grid
+
+    def sensitivity(self, relation: Relation) -> float:
+        h, kappa = self.count_unit, self.square_unit
+        alone = h**2 + 1 + kappa**2 / 4
+        if relation is Relation.NULL:
+            return self.trajectories * math.sqrt(self.visits * alone)
+        rounding = self.grid * math.sqrt(self.visits) if kappa else 0.0
+        return self.trajectories * (math.sqrt(self._corners(4.0, alone)) + rounding)
+
+    def l1_sensitivity(self, relation: Relation) -> float:
+        h, kappa = self.count_unit, self.square_unit
+        alone = h + 1 + kappa / 2
+        if relation is Relation.NULL:
+            return self.trajectories * self.visits * alone
+        both = 2.0 if kappa <= 0.5 else (1 + 2 * kappa) ** 2 / (4 * kappa)
+        return self.trajectories * (self._corners(both, alone) + (self.grid * self.visits if kappa else 0.0))
+
+    def _corners(self, both: float, alone: float) -> float:
+        """The largest sum over states, where one that both neighbours visit adds `both`, and one that only one of them visits `alone`."""
+        K, N = self.visits, self.states
+        corners = [both * K, alone * min(2 * K, N)]
+        if 2 * K > N:
+            corners.append(both * (2 * K - N) + 2 * alone * (N - K))
+        return max(corners)
+
+    def unpack(self, values: Array) -> tuple[Array, Array, Array | None]:
+        """A released vector -> (counts n, sums of g, sums of g^2) [s], h and kappa divided out."""
+        parts = values.reshape(-1, self.states)
+        counts = parts[0] / self.count_unit
+        return counts, parts[1], parts[2] / self.square_unit + counts / 2 if self.squares else None
+
+
+@dataclass(frozen=True, slots=True)
+class FirstVisitReturns:
+    """Turns whole users into counts and sums of first-visit returns, g = (F - centre)/radius clipped to [-1, 1].
+
+    F is the discounted sum of rewards from the first visit on. Only the first K different states of a trajectory count: whether a visit
+    does is decided before its return, so what is kept is unbiased. Users who are not valid, or have a state that does not exist or a
+    reward that is not finite anywhere, contribute zero. Picklable; totals are whole numbers, the same bits for any partitioning.
+    """
+
+    bound: FirstVisits
+    discount: float
+    centre: float
+    radius: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.discount <= 1:
+            raise InvalidParameter(f"discount must be in [0, 1], got discount={self.discount}")
+        if not (1e-50 < self.radius < 1e50 and abs(self.centre) < 1e50):
+            raise InvalidParameter(f"returns need a finite range, got {self.centre} +- {self.radius}")
+
+    def contribution(self, users: LoggedUsers) -> Bounded:
+        bound = self.bound
+        steps = 1 / bound.grid
+        sums: npt.NDArray[np.int64] = _kernels.first_visits(
+            users.states,
+            users.rewards,
+            users.trajectories,
+            users.users,
+            users.valid,
+            bound.states,
+            bound.visits,
+            bound.trajectories,
+            float(self.discount),
+            float(self.centre),
+            float(self.radius),
+            steps,
+            round(bound.count_unit * steps),
+            float(bound.square_unit),
+        )
+        values: Array = sums[: 3 if bound.squares else 2].ravel().astype(np.float64) * bound.grid
+        return Bounded(values, bound, users.count)

@@ -1,0 +1,1 @@
+"""What every learner is: algorithms, rounds, calibrations, devices, reference agents."""

@@ -1,0 +1,59 @@
+"""What the runner asks of an agent: two methods and a guarantee. Everything else is optional, and declared."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from confide.errors import InvalidParameter
+from confide.policy import Policy
+from confide.privacy.guarantee import Guarantee
+from confide.trajectory import Trajectories, TransitionCounts
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """This policy, for so many users, until the next replanning."""
+
+    policy: Policy
+    users: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What an agent can do beyond `next_batch` and `observe`. An agent declares it as the attribute `abilities`."""
+
+    counts: bool = False  # `observe` takes exact TransitionCounts of a simulated batch
+    ignores_data: bool = False  # it only counts users: nobody has to be simulated for it
+    noise: bool = False  # it has attributes `noise` and `rng`, which the runner fills once, where they are None
+    mechanisms: bool = False  # `mechanisms() -> list[Mechanism]`, for the certificate
+    saves: bool = False  # `save() -> bytes` and `restore(bytes)`, for runs that can be interrupted
+    devices: bool = False  # under LocalDP: `client()`, `absorb(bytes)`, `current_round()`, `released()`, `observe_crowd(users)`
+    levels: bool = False  # `noise_level` and `signal` of the last release, for the report
+
+
+class Agent(Protocol):
+    """Serves batches of users and learns from them.
+
+    Optional attributes: `name` (default: the class's), `abilities` (default: none), `settings` (a text that tells agents with the same name
+    apart).
+    """
+
+    guarantee: Guarantee
+    episodes: int
+
+    def next_batch(self) -> Batch: ...
+    def observe(self, users: Trajectories | TransitionCounts) -> None:
+        """1 to `users` users of the batch at a time: clip, absorb, release, replan."""
+
+
+def agent_name(agent: Any) -> str:
+    return str(getattr(agent, "name", type(agent).__name__))
+
+
+def abilities_of(agent: Any) -> Abilities:
+    """What the agent declares. One that declares nothing is given noise if it has an attribute for it, and can do nothing else."""
+    declared = getattr(agent, "abilities", None)
+    if declared is None:
+        return Abilities(noise=hasattr(agent, "noise"))
+    if not isinstance(declared, Abilities):
+        raise InvalidParameter(f"{agent_name(agent)}.abilities must be Abilities(...), got {type(declared).__name__}")
+    return declared

@@ -1,0 +1,348 @@
+"""An algorithm at work: releases at public times, a round of users between two of them.
+
+An algorithm is a bound on what one user contributes and a pure function from releases to rounds. Everything else that a learner needs (the
+schedule, the privatizer, what is kept of earlier rounds, saving) is the same for all of them, and is here.
+"""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from confide._digest import digest
+from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
+from confide.learning.agent import Abilities, Batch
+from confide.learning.arguments import check_asked
+from confide.learning.client import LocalClient
+from confide.mechanisms.counters import Factorisation
+from confide.mechanisms.sources import NoiseSource, SecureSource
+from confide.mechanisms.state import StateFile, pack, unpack
+from confide.planners.visits import Memory, divided
+from confide.policy import Policy
+from confide.privacy.bounded import Bound, Bounded, NoiseLevel, Released
+from confide.privacy.certificate import Mechanism
+from confide.privacy.guarantee import Guarantee, billboard
+from confide.privacy.loss import Loss
+from confide.privacy.request import Request
+from confide.privatizers import (
+    ExpectedNoise,
+    LocalPrivatizer,
+    Message,
+    Privatizer,
+    Schedule,
+    expected_noise,
+    make_privatizer,
+    takes_messages,
+)
+from confide.privatizers.wire import encode_release
+from confide.trajectory import Trajectories, TransitionCounts
+
+
+class Statistic(Protocol):
+    """What the users of one round contribute."""
+
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Round:
+    """What is decided at one release, all of it public: how the next users are served, and what they contribute."""
+
+    policies: tuple[Policy, ...]  # they serve the round's users one after the other
+    statistic: Statistic
+    memory: Memory = field(default_factory=dict)  # what planning after the next release needs of this round: arrays
+    signal: float | None = None  # what stands against the noise, for the report
+    shares: tuple[float, ...] | None = None  # of the users, one for each policy; None: all the same
+
+    def serves(self, users: int) -> list[int]:
+        """How many of so many users each policy serves."""
+        return divided(users, self.shares or (1.0,) * len(self.policies))
+
+    def drawn(self, number: int) -> Policy:
+        """The policy of a device that drew this number out of 2^128, before there were any data."""
+        edges = np.cumsum(self.shares or (1.0,) * len(self.policies))
+        return self.policies[int(np.searchsorted(edges[:-1], number / 2.0**128 * edges[-1], side="right"))]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """An algorithm in words, for `confide.explain`."""
+
+    calibration: str  # tight, paper, or a word of its own
+    planning: str  # how releases become plans, and what is done about their noise
+    rows: tuple[int, float] | None = None  # of a least-squares regression: the dimension of its rows, and the norm of the longest
+
+
+class Algorithm(Protocol):
+    """A bound, and a pure function from releases to rounds: the same release gives the same round, on a server or on a device."""
+
+    @property
+    def bound(self) -> Bound: ...
+
+    def plan(self, released: Released) -> Round:
+        """`released.memory` is the memory of the round before (of the first one: a `seed` [] for whatever is drawn at random)."""
+
+    def describe(self) -> Description: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calibration:
+    """All that is chosen before the data. Agents make it with two pure functions, `tight(...)` and `paper(...)`."""
+
+    algorithm: Algorithm
+    schedule: Schedule
+    counter: Factorisation | None = None  # None: the one with the least noise
+    loss: Loss | None = None  # None: what was asked for; printed constants really give another
+
+
+class Learner:
+    """Serves users by an algorithm, from what is released about the users before them.
+
+    Under `LocalDP` it is a server: users are `client()`s, plan on their devices from `released()`, and send messages to `absorb`.
+    """
+
+    name: str
+    abilities = Abilities(counts=True, noise=True, mechanisms=True, saves=True, devices=True, levels=True)
+
+    def __init__(self, calibration: Calibration, *, privacy: Request, noise: NoiseSource | None = None) -> None:
+        check_asked(calibration.schedule.users, privacy)
+        self.calibration, self.privacy, self.noise = calibration, privacy, noise
+        self.rng: np.random.Generator | None = None
+        self._made: Privatizer | None = None
+        self._memory: Memory | None = None
+        self._round: Round | None = None
+        self._store: StateFile | None = None
+        self._durable = True
+        self._simulated = 0
+
+    @property
+    def algorithm(self) -> Algorithm:
+        return self.calibration.algorithm
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.calibration.schedule
+
+    @property
+    def loss(self) -> Loss | None:
+        """What printed constants give; None if the noise is what the request needs. A device must know."""
+        return self.calibration.loss
+
+    @property
+    def episodes(self) -> int:
+        return self.schedule.users
+
+    @property
+    def settings(self) -> str:
+        """Everything besides the promise that was chosen for this learner, as 16 hexadecimal digits: the problem it knows included."""
+        return digest(self.calibration)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return billboard(self._privatizer.guarantee)
+
+    @property
+    def users(self) -> int:
+        return self._made.users if self._made else 0
+
+    @property
+    def noise_level(self) -> NoiseLevel:
+        return self._privatizer.release().noise
+
+    @property
+    def signal(self) -> float | None:
+        return self._round.signal if self._round else None
+
+    def mechanisms(self) -> list[Mechanism]:
+        made = self._privatizer.mechanism()
+        if self._simulated:
+            made = replace(made, query=f"simulated: {self._simulated} users came as exact transition counts")
+        return [made]
+
+    def describe(self) -> Description:
+        """How it plans, in words. Public, and known before there are any data."""
+        return self.algorithm.describe()
+
+    def expected_noise(self) -> ExpectedNoise:
+        """What the privatizer will add, without making it: that would fix the source of noise."""
+        made = self.calibration
+        discrete = self.noise is not None and self.noise.discrete  # confide.run gives fast noise to an agent that has none
+        return expected_noise(
+            made.algorithm.bound, made.schedule, privacy=self.privacy, discrete=discrete, counter=made.counter, loss=made.loss
+        )
+
+    def next_batch(self) -> Batch:
+        current = self.current_round()
+        users, generation = self.users, self._privatizer.generation
+        if users == self.episodes:
+            raise StreamExhausted(f"all {self.episodes} users were served")
+        start, end = self.schedule.times[generation - 1] if generation else 0, self.schedule.times[generation]
+        if len(current.policies) == 1:
+            return Batch(current.policies[0], end - users)
+        edges = start + np.cumsum(current.serves(end - start))
+        which = int(np.searchsorted(edges, users, side="right"))
+        return Batch(current.policies[which], int(edges[which]) - users)
+
+    def released(self) -> Released:
+        """All that is public so far, and all that planning needs."""
+        self._check_durable()
+        last = self._privatizer.release()
+        return Released(last.values, last.noise, last.guarantee, last.users, last.generation, self._planned_with())
+
+    def publish(self) -> bytes:
+        """The same in bytes, for devices: `client.plan` opens them."""
+        return encode_release(self.released())
+
+    def _planned_with(self) -> Memory:
+        """The memory of the round before; of the first one a seed, which is public."""
+        if self._memory is None:
+            seed = 0 if self.rng is None else int(self.rng.integers(2**62))
+            self._memory = {"seed": np.array(seed)}
+        return self._memory
+
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
+        """What these users of the current round contribute. PRIVATE."""
+        if self._round is None:
+            raise InvalidParameter("users come after the policy that serves them: call next_batch first")
+        return self._round.statistic.contribution(users)
+
+    def observe(self, users: Trajectories | TransitionCounts) -> None:
+        if self._privatizer.devices and not isinstance(users, TransitionCounts):
+            raise PrivacyError(
+                "under LocalDP no server sees trajectories: each user's device is a client = agent.client(), which does "
+                "client.plan(agent.released()), and agent.absorb takes what client.report(trajectory) returns"
+            )
+        self._take(users)
+
+    def observe_crowd(self, users: Trajectories) -> None:
+        """SIMULATION of a local guarantee: what these users' devices would send, added up at once (`LocalPrivatizer.absorb`)."""
+        self._local_privatizer()
+        self._take(users)
+
+    def _take(self, users: Trajectories | TransitionCounts) -> None:
+        privatizer = self._privatizer
+        self._check_durable()
+        contribution, before, served = self.contribution(users), privatizer.generation, privatizer.users
+        self._check_kept(users)
+        self._durable = False  # whatever fails from here on must not be tried again: these users may be in the sums already
+        try:
+            privatizer.absorb(contribution)
+        except BaseException:
+            self._durable = privatizer.users == served  # refused: nothing of them is
+            raise
+        self._keep(users)
+        if isinstance(users, TransitionCounts) and not privatizer.devices:  # a privatizer of messages says so itself
+            self._simulated += users.users
+        self._advance(before)
+        self._durable = True
+
+    def _check_kept(self, users: Trajectories | TransitionCounts) -> None:
+        """Refuse users whom `_keep` would refuse: before they are absorbed."""
+
+    def _keep(self, users: Trajectories | TransitionCounts) -> None:
+        """For learners that must look at users again: what is kept of those who were just absorbed. PRIVATE."""
+
+    def client(self) -> LocalClient:
+        """One more user's device, with noise of its own of the server's kind; it knows nothing of the server but what is public."""
+        local = self._local_privatizer()
+        return LocalClient(self.algorithm, self.privacy, local.device_source(), channel=local.channel)
+
+    def absorb(self, message: bytes | Message) -> None:
+        """What a device sent. A message that is damaged, stale or here already is refused, and changes nothing."""
+        local = self._local_privatizer()
+        self._check_durable()
+        received = message if isinstance(message, Message) else Message.from_bytes(message)
+        self.current_round()  # its memory is needed after the release that this message may complete
+        before = local.generation
+        local.receive(received)
+        self._advance(before)
+
+    def save(self) -> bytes:
+        """PRIVATE: everything needed to go on."""
+        self._check_durable()
+        return self._saved()
+
+    def _check_durable(self) -> None:
+        if not self._durable:
+            raise StateError("the last release could not be stored, or its users not be kept, so it must not leave: restore")
+
+    def _saved(self) -> bytes:
+        inner = np.frombuffer(self._privatizer.save(), dtype=np.uint8)
+        memory = {f"memory.{key}": np.asarray(value) for key, value in self._planned_with().items()}
+        facts = {"settings": self.settings, "simulated": self._simulated}
+        return pack("learner", self._privatizer.generation, facts, {"privatizer": inner, **memory, **self._more_state()})
+
+    def _more_state(self) -> dict[str, npt.NDArray[Any]]:
+        """PRIVATE: what a learner keeps beside its privatizer."""
+        return {}
+
+    def keep(self, store: StateFile | str | Path) -> None:
+        """For a service: from now on every release is on the disk before it can be read. What the store holds already is taken up.
+
+        The users of a round that was still open are not in it. Without a store, whoever calls `save` must see to both.
+        """
+        if self._store is not None or self.users:
+            raise StateError("a store is chosen once, before the first user")
+        self._store = StateFile(store) if isinstance(store, str | Path) else store
+        if self._store.path.exists():
+            self.restore(self._store.read())
+
+    def restore(self, data: bytes, *, released: int | None = None) -> None:
+        """Rounds are functions of releases and of the round before, so the privatizer and the memory are all the state there is.
+
+        `released` is the newest generation that may have left; a store knows it. With fast noise the future draws are the same ones again,
+        also those of devices: a state goes on in one place only.
+        """
+        if released is None:
+            if self._store is None:
+                raise InvalidParameter("without a store, restore needs released=: the newest generation that may have left")
+            released = self._store.generation()
+        state = unpack(data, "learner", released=released)
+        if state.facts["settings"] != self.settings:
+            raise StateError("the state belongs to another learner, or to one for another problem")
+        self._privatizer.restore(state.arrays["privatizer"].tobytes(), released=released)
+        memory = {key.removeprefix("memory."): value for key, value in state.arrays.items() if key.startswith("memory.")}
+        self._memory, self._round, self._simulated = memory, None, int(state.facts.get("simulated", 0))
+
+    def current_round(self) -> Round:
+        """What everybody plans from the last release. Public."""
+        if self._round is None:
+            self._round = self.algorithm.plan(self.released())
+        return self._round
+
+    def _advance(self, before: int) -> None:
+        if self._privatizer.generation > before:
+            assert self._round is not None
+            self._memory, self._round = self._round.memory, None
+            if self._store is not None:
+                self._durable = False
+                self._store.write(self._saved())
+                self._durable = True
+
+    def _local_privatizer(self) -> LocalPrivatizer:
+        privatizer = self._privatizer
+        if not isinstance(privatizer, LocalPrivatizer):
+            raise PrivacyError(
+                f"clients and messages are for LocalDP, this agent keeps {type(self.privacy).__name__}: hand trajectories to observe"
+            )
+        return privatizer
+
+    @property
+    def _privatizer(self) -> Privatizer:
+        """Made when it is first needed: the runner gives the source of noise after the agent was made."""
+        if self._made is None:
+            if self.noise is None and not takes_messages(self.privacy):
+                raise InvalidParameter("the agent has no noise yet: confide.run gives it some, or pass noise=")
+            self.noise = self.noise or SecureSource()  # a server without a simulation around it: its devices are real
+            made = self.calibration
+            self._made = make_privatizer(
+                made.algorithm.bound,
+                made.schedule,
+                privacy=self.privacy,
+                noise=self.noise,
+                counter=made.counter,
+                loss=made.loss,
+            )
+        return self._made

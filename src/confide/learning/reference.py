@@ -1,0 +1,68 @@
+"""The ends of every scale: playing at random, knowing everything, and planning without looking."""
+
+from typing import Any
+
+import numpy as np
+
+from confide.errors import InvalidParameter
+from confide.learning.agent import Abilities, Batch
+from confide.planners.backward_induction import optimal
+from confide.policy import LinearPolicy, Policy, RandomPolicy, uniform_policy
+from confide.privacy.guarantee import no_guarantee
+from confide.trajectory import Trajectories, TransitionCounts
+
+
+class _FixedPolicy:
+    """One policy for everybody; nothing is learned, so nothing is revealed, and nothing is promised either."""
+
+    abilities = Abilities(counts=True, ignores_data=True, saves=True)
+
+    def __init__(self, policy: Policy, episodes: int, name: str) -> None:
+        if episodes < 1:
+            raise InvalidParameter(f"episodes must be at least 1, got episodes={episodes}")
+        self.episodes, self.name = episodes, name
+        self.guarantee = no_guarantee(episodes)
+        self._policy, self._left = policy, episodes
+
+    def next_batch(self) -> Batch:
+        return Batch(self._policy, self._left)
+
+    def observe(self, users: Trajectories | TransitionCounts) -> None:
+        self._left -= users.users
+
+    def save(self) -> bytes:
+        return str(self._left).encode()
+
+    def restore(self, data: bytes) -> None:
+        self._left = int(data)
+
+
+class Uniform(_FixedPolicy):
+    """Plays every action with the same probability; in a linear system, does nothing."""
+
+    def __init__(self, public: Any, *, episodes: int) -> None:
+        if hasattr(public, "inputs"):
+            policy: Policy = LinearPolicy(np.zeros((public.horizon, public.inputs, public.states)))
+        elif not hasattr(public, "states"):  # a world that is played step by step
+            policy = RandomPolicy(public.actions)
+        else:
+            policy = uniform_policy(public.horizon, public.states, public.actions)
+        super().__init__(policy, episodes, "uniform")
+
+
+class Oracle(_FixedPolicy):
+    """Plays the optimal policy: made from the problem itself, not from its public part."""
+
+    def __init__(self, problem: Any, *, episodes: int) -> None:
+        super().__init__(problem.optimal_policy, episodes, "oracle")
+
+
+class NoData(_FixedPolicy):
+    """Plans as if all kernels had the same weight, and never looks at anybody's data."""
+
+    def __init__(self, public: Any, *, episodes: int) -> None:
+        if not hasattr(public, "kernels") or public.rewards is None:
+            raise InvalidParameter("planning without data needs known kernels and known rewards: a LinearMixtureMDP")
+        average = public.kernels.mean(axis=0)
+        _, policy = optimal(lambda _, values: average @ values, public.rewards)
+        super().__init__(policy, episodes, "no-data")

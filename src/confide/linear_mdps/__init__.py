@@ -1,0 +1,5 @@
+"""Linear MDPs: what users contribute, how releases become plans, and the learners."""
+
+from confide._lazy import lazy
+
+__getattr__ = lazy(__name__, {"batches": ""})

@@ -1,0 +1,137 @@
+"""Next-state value iteration: our own learner for linear MDPs. Privacy is proved, regret is measured."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.learning.arguments import check_asked, check_choices, choose_schedule
+from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.linear_mdps.batches import first_release
+from confide.linear_mdps.contributions import NextStateRows, NextStates
+from confide.linear_mdps.model_planning import Model, Table, fit, table_of
+from confide.mechanisms.sources import NoiseSource
+from confide.planners.backward_induction import optimal
+from confide.planners.visits import fold, recall, remember
+from confide.policy import TabularPolicy
+from confide.privacy.bounded import Released
+from confide.privacy.loss import NO_PRIVACY, loss_for
+from confide.privacy.request import NoPrivacy, Request
+from confide.privatizers import Schedule, geometric
+from confide.problems.linear_mdp import LinearMDPPublic
+
+Array = npt.NDArray[np.float64]
+SAMPLES = 8  # of the posterior per round, besides the estimate
+FIRST = 32  # random policies of the first round
+RECENT = 32 * (SAMPLES + 1)  # policies whose visits are predicted again at each release
+TIES = 1e-7  # differences of value that are none
+LEAST, DECAY = 0.03, 0.3  # the samples' share of the users: falls as (t_0 / t)^DECAY, to LEAST
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelSampling:
+    """Between two releases: a model from the sums, samples around it, and the best policy for each."""
+
+    public: LinearMDPPublic
+    statistic: NextStates
+    table: Table = field(repr=False)
+    spread: float  # of the samples, in standard deviations of the sums
+    first: int  # users of the first round
+
+    @property
+    def bound(self) -> NextStateRows:
+        return self.statistic.bound
+
+    def plan(self, released: Released) -> Round:
+        H, S, A = self.public.horizon, self.public.states, self.public.actions
+        served = recall(released.memory, released.users, horizon=H, steps=H, states=S, actions=A, recent=RECENT)
+        seed = released.memory["seed"]
+        rng = np.random.default_rng([int(seed), released.generation])
+        if released.generation == 0:
+            shown, shares, signal = rng.integers(A, size=(FIRST, H, S)), np.ones(FIRST), None
+        else:
+            moves, rewards = self.bound.unpack(released.values)
+            std = released.noise.std
+            fitted = fit(
+                moves,
+                rewards,
+                served,
+                noise_std=std,
+                reward_noise_std=std / self.bound.weight,
+                table=self.table,
+                start=self.public.start,
+                samples=SAMPLES,
+                spread=self.spread,
+                rng=rng,
+            )
+            served, signal = fold(served, fitted.states, RECENT), fitted.signal
+            shown = np.stack([self._actions(model, rng) for model in fitted.models])
+            explored = max(min(1.0, (self.first / max(released.users, 1)) ** DECAY), LEAST)
+            shares = np.array([1 - explored, *[explored / SAMPLES] * SAMPLES])
+        policies = tuple(TabularPolicy(actions, A) for actions in shown)
+        memory = {"seed": seed, **remember(served, shown, released.users, shares)}
+        return Round(policies, self.statistic, memory, signal, tuple(map(float, shares)))
+
+    def _actions(self, model: Model, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        """The best policy for a model [h, s]. Where actions are equally good, at random: there, too, users can show something."""
+        H = len(model.rewards)
+        undecided = model.rewards + TIES * rng.random(model.rewards.shape)
+
+        def expect(step: int, values: Array) -> Array:
+            return model.transitions[step] @ values if step < H - 1 else np.zeros(undecided.shape[1:])
+
+        return optimal(expect, undecided)[1].actions
+
+    def describe(self) -> Description:
+        planning = (
+            f"the best policies for an estimated model and {SAMPLES} samples, {self.spread:g} x the standard error of the sums"
+        )
+        return Description("tight", planning)
+
+
+class NextStateVI(Learner):
+    """Value iteration on a model of a linear MDP that is learned from sums of where users went, with posterior sampling.
+
+    Promise: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user (`NextStateRows`): phi(s, a) at the place of
+    s', and phi(s, a) (r - 1/2), all steps together; delta = 0 gives Laplace noise. Policies are functions of releases and of a public
+    seed. Nothing of the users is kept. PRIVACY IS PROVED; REGRET IS MEASURED (docs/linear_mdps.md), not proved: there is no regret
+    theorem for this learner.
+
+    Why it beats LSVI-UCB at the same promise: the responses that LSVI recomputes at every change of policy, sum phi V(s'), are linear in
+    sum phi e_{s'}^T, which does not depend on V. So users are asked once, through one counter, and every V there will ever be is served by
+    post-processing; and a model can be projected to what is known of it (probabilities, rewards in [0, 1]). It needs states that can be
+    listed: d S numbers per step. Where they cannot be, LSVI-UCB remains.
+
+    Nothing about visits is released: they are predicted from the public policies, the start and the estimates. `bonus_scale` is the spread
+    of the samples in standard errors of the sums (0.5). Users of a round are divided between the estimate's best policy and those of eight
+    samples, whose share falls from all to 3 %.
+    """
+
+    name = "next-state-vi"
+
+    def __init__(
+        self,
+        public: LinearMDPPublic,
+        *,
+        episodes: int,
+        privacy: Request,
+        calibration: str = "tight",
+        schedule: Schedule | None = None,
+        bonus_scale: float | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        if not isinstance(public, LinearMDPPublic):
+            raise InvalidParameter(f"NextStateVI needs a linear MDP (LinearMDP.public), got {type(public).__name__}")
+        if calibration != "tight":
+            raise InvalidParameter(f'NextStateVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
+        check_choices(calibration, bonus_scale)
+        check_asked(episodes, privacy)
+        statistic = NextStates(public.features, public.horizon)
+        whole = NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
+        soon = first_release(statistic.bound, whole, episodes, privacy=privacy, deviations=12, least=4 * public.dimension)
+        default = geometric(episodes, first=soon)
+        chosen = choose_schedule(schedule, default)
+        table = table_of(public.features)
+        algorithm = ModelSampling(public, statistic, table, 0.5 if bonus_scale is None else bonus_scale, chosen.times[0])
+        super().__init__(Calibration(algorithm, chosen), privacy=privacy, noise=noise)

@@ -1,0 +1,177 @@
+"""Least-squares value iteration [Luyo21, Alg. 2] backward in time, from released statistics and responses. All post-processing.
+
+The response of step h, sum phi(s, a) (r + V_{h+1}(s')), needs the values of step h + 1, which need the response of step h + 1. So
+`value_iteration` goes from the last step to the first, and asks for the response to the target of each step when it knows the values of the
+next one. The same responses give the same plan.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.planners.regression import Shift, bonus, optimistic_values
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """sum over users of phi(s, a) (w r + y(s')) at a step, y [s'] in [-1, 1 - w]. Public."""
+
+    step: int
+    values: Array
+    reward_weight: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Response:
+    """What was released about a target, with the standard deviation of its noise. Public."""
+
+    values: Array
+    std: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sums:
+    """What prefix sums tell: Lambda [h, i, i] with noise of standard deviation `std` on its diagonal, and sum phi (r - 1/2) [h, i]
+    with noise of `reward_std`. Public."""
+
+    gram: Array
+    rewards: Array
+    std: float
+    reward_std: float
+
+
+class Rule(Protocol):
+    """From the statistics of one step and the values of the next one to Q."""
+
+    @property
+    def features(self) -> Array:
+        """phi [s, a, i]."""
+
+    def responses(self, horizon: int) -> int:
+        """How many targets there are at most: of the steps 0, 1, ..."""
+
+    def describe(self) -> tuple[str, str]:
+        """(calibration, planning), in words."""
+
+    def target(self, step: int, values: Array, horizon: int) -> Target | None:
+        """What to regress on at the step, given V [s'] of the next one; None: there is nothing to learn from a response."""
+
+    def q_values(self, step: int, values: Array, horizon: int, sums: Sums, response: Response | None) -> Array:
+        """Q [s, a], optimistic."""
+
+
+def value_iteration(rule: Rule, sums: Sums, horizon: int, respond: Callable[[Target], Response]) -> Array:
+    """Q [h, s, a], from the last step to the first; `respond` gives the released response to a target."""
+    S, A, _ = rule.features.shape
+    Q, values = np.zeros((horizon, S, A)), np.zeros(S)
+    for step in reversed(range(horizon)):
+        target = rule.target(step, values, horizon)
+        response = None if target is None else respond(target)
+        Q[step] = rule.q_values(step, values, horizon, sums, response)
+        values = Q[step].max(axis=1)
+    return Q
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Centred:
+    """Targets are values between their smallest and their largest one, which are public; rewards are in the prefix sums.
+
+    So a response's noise follows the range of V_{h+1}, not that of all possible values: (max V - min V)/2 in place of (H - h)/2.
+    Eigenvalues are clipped at zero, the ridge is half the norm of the noise and at least 1, and entries of Lambda that no feature pair
+    can touch keep no noise. The bonus is `bonus_scale` standard errors: sampling (targets vary by `target_std`) and noise.
+    """
+
+    features: Array = field(repr=False)
+    bonus_scale: float = 0.2
+    target_std: float = math.sqrt(0.1)
+    _pattern: Array = field(init=False, repr=False)
+    _ridge: float = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        size = np.abs(self.features.reshape(-1, self.features.shape[2]))
+        pattern = np.asarray(size.T @ size > 0, dtype=float)
+        widest = float(pattern.sum(axis=1).max())  # entries in a row: the norm of the noise grows with its root
+        object.__setattr__(self, "_pattern", pattern)
+        object.__setattr__(self, "_ridge", math.sqrt(widest / (2 * len(pattern))))
+
+    def responses(self, horizon: int) -> int:
+        """Targets of the last step are rewards, and they are in the prefix sums."""
+        return horizon - 1
+
+    def describe(self) -> tuple[str, str]:
+        return "tight", f"targets within their public range; bonus {self.bonus_scale:g} x the standard error"
+
+    def target(self, step: int, values: Array, horizon: int) -> Target | None:
+        middle, radius = _range(values)
+        if step == horizon - 1 or radius == 0:
+            return None
+        return Target(step, (values - middle) / radius)
+
+    def q_values(self, step: int, values: Array, horizon: int, sums: Sums, response: Response | None) -> Array:
+        middle, radius = _range(values)
+        u, noise = sums.rewards[step], sums.reward_std**2 + (sums.std * (0.5 + radius) / 2) ** 2
+        if response is not None:
+            u, noise = u + radius * response.values, noise + (radius * response.std) ** 2
+        value, error = optimistic_values(
+            sums.gram[step] * self._pattern,
+            u,
+            self.features,
+            noise_std=sums.std,
+            ridge=self._ridge,
+            sampling=self.target_std**2,
+            noise=noise,
+        )
+        Q = value + (0.5 + middle) + self.bonus_scale * error
+        return np.clip(Q, 0.0, horizon - step)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Printed:
+    """[Luyo21, Alg. 2]: targets r + V in [0, H + 1] as they are, Lambda + shift I, bonus beta ||phi||, Q clipped to [0, H]."""
+
+    features: Array = field(repr=False)
+    regularizer: Shift
+
+    def responses(self, horizon: int) -> int:
+        return horizon
+
+    def describe(self) -> tuple[str, str]:
+        shift, beta = self.regularizer.shift, self.regularizer.beta
+        return "paper", f"Lambda + {shift:.3g} I; proved width beta = {beta:.3g}"
+
+    def target(self, step: int, values: Array, horizon: int) -> Target | None:
+        return Target(step, values / (horizon + 1), 1 / (horizon + 1))
+
+    def q_values(self, step: int, values: Array, horizon: int, sums: Sums, response: Response | None) -> Array:  # noqa: ARG002
+        assert response is not None
+        u = (horizon + 1) * response.values
+        found = self.regularizer.estimate(sums.gram[step], u, noise_std=sums.std)
+        optimism = bonus(self.features, found.precision, 1.0, self.regularizer.width(noise_std=sums.std))
+        return np.clip(self.features @ found.weights + optimism, 0.0, horizon)
+
+
+def _range(values: Array) -> tuple[float, float]:
+    """(middle, half of the range) of values that are public."""
+    low, high = float(values.min()), float(values.max())
+    return (low + high) / 2, (high - low) / 2
+
+
+def growth(now: Array, before: Array, ridge: float) -> float:
+    """max over steps of lambda_max(W^-1/2 V W^-1/2), W and V the positive parts of Lambda [h, i, i] before and now plus a ridge.
+
+    Of noisy matrices determinants may fall where Lambda grows: the largest direction is what a stale estimate suffers from.
+    """
+
+    def repaired(matrices: Array) -> Array:
+        eigenvalues, vectors = np.linalg.eigh(matrices)
+        result: Array = (vectors * (np.maximum(eigenvalues, 0.0) + ridge)[..., None, :]) @ vectors.swapaxes(-1, -2)
+        return result
+
+    root = np.linalg.inv(np.linalg.cholesky(repaired(before)))
+    return float(np.linalg.eigvalsh(root @ repaired(now) @ root.swapaxes(-1, -2)).max())

@@ -1,0 +1,245 @@
+"""What users contribute to the learners of mixtures. PRIVATE until a privatizer has added noise.
+
+`ValueTargets`: rows of value-targeted regression, what a transition tells about the mixture through public values [Luyo21, Alg. 1].
+`PairedTargets`: those of values and of squared values, as one query per user [Luyo21, Alg. 3]. `StackedRows`, `Both`: two sets of
+regressions about the same users, side by side in one query. `TableRows`, `TransitionSums`: one row of a public table per transition.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from confide.errors import InvalidParameter
+from confide.mixtures.code_features import Codes
+from confide.mixtures.value_features import FeatureMap, SparseKernels, sparse, visited
+from confide.privacy.bounded import Array, Bounded, grid_for
+from confide.privacy.request import Relation
+from confide.statistics.bounds import RegressionRows, Rows, WeightedRows
+from confide.statistics.transitions import valid_transitions
+from confide.trajectory import Indices, Trajectories, TransitionCounts
+
+_PARTS = 8  # the weight is a multiple of 1/8
+_HEAVIEST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class StackedRows:
+    """Two sets of regressions about the same user, side by side: (f, w g) with w = `weight`.
+
+    f and g are each clipped by a bound of their own: by `WeightedRows`, or with `plain` by `RegressionRows` with ||X|| <= 1 and
+    kappa |y| <= 1 (`nonnegative`: for both).
+
+    Sensitivity: ||(f, w g) - (f', w g')||^2 = ||f - f'||^2 + w^2 ||g - g'||^2 <= D_f^2 + w^2 D_g^2, attained where both parts attain
+    theirs, which some pair does since they are clipped apart; in L1 the sum D_f + w D_g. Noise of one scale s on every coordinate is s on
+    f and s / w on g: the weight splits one budget, mu_f^2 : mu_g^2 = D_f^2 : w^2 D_g^2.
+
+    w is a multiple of 1/8, so that multiples of the parts' grids are multiples of the stack's: nothing is rounded twice.
+    """
+
+    steps: int
+    dimension: int
+    balance: float
+    second_steps: int
+    second_dimension: int
+    second_balance: float
+    weight: float = 1.0
+    plain: bool = False
+    nonnegative: bool = False
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(value, int) for value in (self.steps, self.dimension, self.second_steps, self.second_dimension)):
+            raise InvalidParameter("steps and dimensions must be whole numbers")
+        if not (1 / _PARTS <= self.weight <= _HEAVIEST and self.weight * _PARTS == int(self.weight * _PARTS)):
+            raise InvalidParameter(f"weight must be a multiple of 1/{_PARTS}, at most {_HEAVIEST}, got weight={self.weight}")
+        if self.nonnegative and not self.plain:
+            raise InvalidParameter("nonnegative rows must be plain: the unit ball knows no signs")
+        _ = self.first, self.second  # they check the rest
+
+    @property
+    def first(self) -> RegressionRows | WeightedRows:
+        return self._part(self.steps, self.dimension, self.balance)
+
+    @property
+    def second(self) -> RegressionRows | WeightedRows:
+        return self._part(self.second_steps, self.second_dimension, self.second_balance)
+
+    def _part(self, steps: int, dimension: int, balance: float) -> RegressionRows | WeightedRows:
+        if not self.plain:
+            return WeightedRows(steps, dimension, balance)
+        return RegressionRows(steps, dimension, 1.0, 1 / balance, balance, self.nonnegative)
+
+    @property
+    def about(self) -> str:
+        return f"rows of {self.steps} regressions in {self.dimension} dimensions, and of {self.second_steps} in {self.second_dimension}"
+
+    @property
+    def rows(self) -> tuple[int, float]:
+        return self.first.rows
+
+    @property
+    def size(self) -> int:
+        return self.first.size + self.second.size
+
+    @property
+    def largest(self) -> float:
+        return max(self.first.largest, self.weight * self.second.largest)
+
+    @property
+    def grid(self) -> float:
+        return min(self.first.grid, self.second.grid) / _PARTS
+
+    def sensitivity(self, relation: Relation) -> float:
+        return math.hypot(self.first.sensitivity(relation), self.weight * self.second.sensitivity(relation))
+
+    def l1_sensitivity(self, relation: Relation) -> float:
+        return self.first.l1_sensitivity(relation) + self.weight * self.second.l1_sensitivity(relation)
+
+    def contribution(self, first: Bounded, second: Bounded) -> Bounded:
+        """Both parts of the same users, each clipped by its own bound."""
+        if first.bound != self.first or second.bound != self.second or first.users != second.users:
+            raise InvalidParameter("the parts must come from the stack's own bounds, for the same users")
+        return Bounded(np.concatenate([first.values, self.weight * second.values]), self, first.users)
+
+    def split(self, values: Array) -> tuple[Array, Array]:
+        """A released vector -> those of the two parts, the weight divided out: the second one's noise is 1/w times the first one's."""
+        return values[: self.first.size], values[self.first.size :] / self.weight
+
+
+class Part(Protocol):
+    """A statistic of one regression."""
+
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Both:
+    """Two statistics of the same users, as one query."""
+
+    bound: StackedRows
+    first: Part
+    second: Part
+
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
+        return self.bound.contribution(self.first.contribution(users), self.second.contribution(users))
+
+
+class ValueTargets:
+    """Turns the users of one batch into a bounded contribution, for the values that this batch was planned with.
+
+    Row and target of (h, s, a, s') are multiplied by `weights` [h, s, a] (or one number), which must be public; by default by the
+    fitting ones, under which no possible row is clipped. An impossible transition is clipped like any other; a state or an action
+    that does not exist contributes zero.
+    """
+
+    def __init__(
+        self,
+        bound: Rows,
+        feature_map: FeatureMap,
+        kernels: Array | SparseKernels,
+        values: Array,
+        weights: Array | float | None = None,
+    ) -> None:
+        self._bound, self._kernels = bound, sparse(feature_map, kernels)
+        self._later = self._kernels.after(values[1 : bound.steps + 1])  # step h is about the value after it
+        self._shape = len(self._later), self._kernels.states, self._kernels.actions
+        self._weight = None if weights is None else np.broadcast_to(weights, self._shape)
+
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
+        seen = self.counts(users)
+        return self._bound.counted(*self.rows(seen), seen.count, users=seen.users)
+
+    def counts(self, users: Trajectories | TransitionCounts) -> TransitionCounts:
+        """The transitions that a regression looks at, counted."""
+        return valid_transitions(users, *self._shape)
+
+    def rows(self, seen: TransitionCounts) -> tuple[Indices, Array, Array]:
+        """Step [n], row [n, m] and target [n] of each counted transition, before the clip."""
+        moves = seen.step, seen.state, seen.action, seen.next_state
+        return seen.step, *visited(self._kernels, self._later, *moves, balance=self._bound.balance, weights=self._weight)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairedTargets:
+    """Both regressions in one bound: the first as its problems 0 .. n - 1, the second as n .. 2n - 1."""
+
+    bound: RegressionRows
+    first: ValueTargets
+    second: ValueTargets
+
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
+        seen = self.first.counts(users)
+        (step, X, y), (same, X2, y2) = self.first.rows(seen), self.second.rows(seen)
+        steps, rows = np.concatenate([step, same + self.bound.steps // 2]), np.concatenate([X, X2])
+        return self.bound.counted(steps, rows, np.concatenate([y, y2]), np.tile(seen.count, 2), users=seen.users)
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """One row of a public table for each of `steps` steps, or zero.
+
+    Enforced: a contribution is looked up, not computed, so whatever a user's data are, it is a row of the table or zero. The table is
+    scaled to rows (and zero) at most sqrt(2) apart in L2, then rounded to the grid; `spread` is how far apart they are in L1.
+
+    Sensitivity of one step: replace: two rows, sqrt(2) apart at most; null: a row and zero, which is one of the points that are at most
+    sqrt(2) apart. In L1 `spread` in both cases. The steps are separate coordinates: a factor sqrt(steps), in L1 steps. Rounding moves each
+    coordinate of either row by half a grid step, which is added.
+    """
+
+    of_table: ClassVar[bool] = True  # its numbers are properties of a public table that a certificate does not hold
+
+    steps: int
+    dimension: int
+    spread: float
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.dimension < 1:
+            raise InvalidParameter("a table of codes needs at least one step and one coordinate")
+        least, most = math.sqrt(2) * (1 - 1e-9), math.sqrt(2 * self.dimension) * (1 + 1e-9)
+        if not least <= self.spread <= most:  # ||x||_2 <= ||x||_1 <= sqrt(c) ||x||_2
+            raise InvalidParameter(f"rows sqrt(2) apart are between {least:.4f} and {most:.4f} apart in L1, got {self.spread}")
+
+    @property
+    def about(self) -> str:
+        return f"a code of {self.dimension} numbers from a public table, at each of {self.steps} steps"
+
+    @property
+    def size(self) -> int:
+        return self.steps * self.dimension
+
+    @property
+    def largest(self) -> float:
+        return math.sqrt(2)
+
+    @property
+    def grid(self) -> float:
+        return grid_for(self.largest)
+
+    def sensitivity(self, relation: Relation) -> float:  # noqa: ARG002 - the same for both
+        return math.sqrt(2 * self.steps) + math.sqrt(self.size) * self.grid
+
+    def l1_sensitivity(self, relation: Relation) -> float:  # noqa: ARG002 - the same for both
+        return self.steps * self.spread + self.size * self.grid
+
+
+class TransitionSums:
+    """Turns the users of a round into the sum of their transitions' codes, step by step. The same table serves all rounds.
+
+    Impossible transitions have a code like all others (zero, if no kernel knows them); a state or an action that does not exist adds zero.
+    """
+
+    def __init__(self, codes: Codes, steps: int) -> None:
+        scale = math.sqrt(2) / codes.diameter
+        *_, dimension = codes.table.shape
+        self.bound = TableRows(steps, dimension, codes.l1_diameter * scale)
+        self._whole = np.rint(codes.table * (scale / self.bound.grid))  # in grid steps
+        self.table = self._whole * self.bound.grid  # as it is sent
+
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
+        S, A, _, dimension = self._whole.shape
+        seen = valid_transitions(users, self.bound.steps, S, A)
+        sums = np.zeros((self.bound.steps, dimension))
+        rows = self._whole[seen.state, seen.action, seen.next_state]
+        np.add.at(sums, seen.step, rows * seen.count[:, None])  # whole numbers: exact
+        return Bounded((sums * self.bound.grid).ravel(), self.bound, seen.users)

@@ -1,0 +1,113 @@
+"""LinOpt-PO [Zhou22, Alg. 2]: optimistic policy optimisation where transitions and rewards are both unknown."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.learning.learner import Description, Learner, Round
+from confide.mechanisms.sources import NoiseSource
+from confide.mixtures.policy_planning import Evaluation, evaluate, improve, softmax
+from confide.mixtures.regressions import Choices, Knowledge, Regressions
+from confide.planners.regression import MakeRegularizer
+from confide.policy import StochasticPolicy
+from confide.privacy.bounded import Bound, Released
+from confide.privacy.request import Request
+from confide.privatizers import Schedule
+from confide.problems.linear_mixture import LinearMixturePublic
+
+Array = npt.NDArray[np.float64]
+STEP, KEEP = 1.0, 0.25  # of "tight": measured on lock, lock-rewards and rand
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OptimisticPolicyOptimisation:
+    """[Zhou22, Alg. 2] between two releases. The policy is the memory: logits [h, s, a].
+
+    A round of n users is n episodes of the paper with the same Q: pi' ~ pi^keep exp(n eta Q), where the paper has keep = 1. `ahead`
+    improves the policy by what the last round's users showed before the next round is served; the paper serves, and then improves.
+    """
+
+    regressions: Regressions
+    schedule: Schedule
+    step: float  # eta, per user
+    keep: float
+    ahead: bool
+
+    @property
+    def bound(self) -> Bound:
+        return self.regressions.bound
+
+    def plan(self, released: Released) -> Round:
+        known, b = self.regressions.read(released), released.generation
+        logits = released.memory["logits"] if b else np.zeros(known.rewards.shape)
+        if self.ahead and b:
+            logits = self.keep * logits
+            logits = improve(logits, self._evaluate(known, logits).Q, self.step * self._users(b - 1))
+        found = self._evaluate(known, logits)
+        after = logits if self.ahead else improve(self.keep * logits, found.Q, self.step * self._users(b))
+        policy, statistic = StochasticPolicy(softmax(logits)), self.regressions.statistic(found.values)
+        return Round((policy,), statistic, {"logits": after}, known.signal)
+
+    def _evaluate(self, known: Knowledge, logits: Array) -> Evaluation:
+        kernels, features = self.regressions.kernels, self.regressions.features
+        return evaluate(kernels, known.rewards, known.estimate, logits, feature_map=features, width=known.width)
+
+    def describe(self) -> Description:
+        said = self.regressions.describe()
+        return replace(said, planning=f"{said.planning}; softmax policies, step {self.step:.3g} per user")
+
+    def _users(self, b: int) -> int:
+        """Of round b; none after the last."""
+        times = self.schedule.times
+        return 0 if b >= len(times) else times[b] - (times[b - 1] if b else 0)
+
+
+class LinOptPO(Learner):
+    """Private-LinOpt-PO: optimistic evaluation of a stochastic policy and mirror-descent steps, on two private regressions.
+
+    Promise: that of `LinOptVI`, by the same query; only what is planned from the releases differs.
+
+    Reference: [Zhou22, Alg. 2, Def. 6.3], eta = sqrt(2 ln A / (H T)), T = K H; local: Remark 6.9. With known rewards (`public.rewards`)
+    there is one regression only.
+
+    Departures of "tight": those of `LinOptVI`; a round of n users counts as n episodes, so that its step is n eta; eta = 1 (`step`), where
+    the printed one, made for the worst case, loses some 6000 users of lock to caution at K = 1e5; pi^(1/4) in place of pi in each step,
+    because releases are prefix sums: the newest Q knows all that the older ones did, with less noise; the policy is improved by a release
+    before it is served, not after. Regret is measured, not proved. Departures of "paper": those of `LinOptVI`.
+    """
+
+    name = "linopt-po"
+
+    def __init__(
+        self,
+        public: LinearMixturePublic,
+        *,
+        episodes: int,
+        privacy: Request,
+        calibration: str = "tight",
+        schedule: Schedule | None = None,
+        bonus_scale: float | None = None,
+        step: float | None = None,
+        failure: float = 0.1,
+        noise: NoiseSource | None = None,
+        regularizer: MakeRegularizer | None = None,
+    ) -> None:
+        if step is not None and not 0 < step < math.inf:
+            raise InvalidParameter(f"step must be positive and finite, got step={step}")
+
+        def policy_optimisation(regressions: Regressions, schedule: Schedule) -> OptimisticPolicyOptimisation:
+            if calibration == "tight":
+                return OptimisticPolicyOptimisation(regressions, schedule, step or STEP, KEEP, ahead=True)
+            eta = paper_step(episodes, public.horizon, public.actions)
+            return OptimisticPolicyOptimisation(regressions, schedule, step or eta, keep=1.0, ahead=False)
+
+        choices = Choices(episodes, privacy, calibration, schedule, bonus_scale, failure, regularizer)
+        super().__init__(choices.calibrate(public, "LinOpt-PO", policy_optimisation), privacy=privacy, noise=noise)
+
+
+def paper_step(episodes: int, horizon: int, actions: int) -> float:
+    """eta = sqrt(2 ln A / (H T)), T = K H [Zhou22, proof of Thm. 5.1]."""
+    return math.sqrt(2 * math.log(actions) / (horizon * episodes * horizon))

@@ -1,0 +1,55 @@
+"""Policy optimisation for linear mixtures [Zhou22, Alg. 2]: evaluate a policy optimistically, then move it towards what looks better.
+
+    Q_h(s, a) = clip(r_h(s, a) + E_theta[V_{h+1}(s') | s, a] + bonus_h(s, a), 0, H - h),    V_h(s) = <Q_h(s, .), pi_h(. | s)>,    V_H = 0
+    pi'_h(a | s) ~ pi_h(a | s) exp(eta Q_h(s, a))
+
+Policies are kept as logits [h, s, a], log pi up to a constant per state. All post-processing.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.mixtures import _kernels
+from confide.mixtures.value_features import FeatureMap, SparseKernels, sparse
+from confide.planners.regression import Estimate, Width, bonus
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """Optimistic values [h, s] (h = 0..H) and Q [h, s, a] of one policy. Public."""
+
+    values: Array
+    Q: Array
+
+
+def evaluate(
+    kernels: Array | SparseKernels, rewards: Array, estimate: Estimate, logits: Array, *, feature_map: FeatureMap, width: Width
+) -> Evaluation:
+    """As `optimistic` plans, but for the policy of the logits instead of the greedy one."""
+    seen, (H, S, A) = sparse(feature_map, kernels), rewards.shape
+    policy = softmax(logits)
+    values, Q = np.zeros((H + 1, S)), np.empty((H, S, A))
+    for h in reversed(range(H)):
+        expected = np.zeros(S * A)
+        if h < H - 1:
+            X, offset, scale = _kernels.value_features(seen.arrays, values[h + 1], seen.span)
+            expected = offset + scale * X @ estimate.weights[h] + bonus(X, estimate.precision[h], scale, width)
+        Q[h] = np.clip(rewards[h] + expected.reshape(S, A), 0.0, float(H - h))
+        values[h] = (Q[h] * policy[h]).sum(axis=1)
+    return Evaluation(values, Q)
+
+
+def improve(logits: Array, Q: Array, step: float) -> Array:
+    """One mirror-descent step of size eta = `step`; the largest logit of each state is kept at zero."""
+    moved = logits + step * Q
+    return np.asarray(moved - moved.max(axis=2, keepdims=True))
+
+
+def softmax(logits: Array) -> Array:
+    """The policy [h, s, a] of the logits."""
+    weights = np.exp(logits - logits.max(axis=2, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=2, keepdims=True))

@@ -1,0 +1,249 @@
+"""The constants printed in [Luyo21] for linear mixtures, and the loss that they really give.
+
+Features satisfy ||phi_v|| <= 1 for v in [0, 1] (Asm. 2): with d known kernels, phi = P / sqrt(d), so that w = sqrt(d) x the mixture and
+C_w = sqrt(d); values are in [0, H]. Noisy matrices are symmetrised as in Cor. 5, (Z' + Z'^T)/sqrt(2), also where the paper forgets to
+(Cor. 6, 11): GOE noise of scale sqrt(2) sigma_B, so that Lambda and u are one query with kappa = sqrt(2) under noise of that scale. All
+letters are the paper's; K_0 counts the levels of a tree over the releases, which are the episodes unless another schedule is chosen.
+
+Under pure privacy (C.4, Remark 6) the paper prints orders. The constants here are its own steps with Laplace noise: sensitivities as in L2
+(which in L1 are false, so that true losses can exceed the nominal one), simple composition over steps, kinds of statistics and levels,
+Claim 29 for the norm with the factor of E.3, the width as in the corollary.
+
+
+The constants printed in [Zhou22] for linear mixtures with unknown rewards: noise, regularity and widths.
+"""
+
+import math
+from dataclasses import dataclass
+
+from confide.errors import InvalidParameter
+from confide.mechanisms.counters import Factorisation, Tree
+from confide.planners.regression import Regularity
+from confide.privacy.loss import NO_PRIVACY, GaussianDP, PureDP, loss_for
+from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Relation, Request
+from confide.privatizers import worst_std
+from confide.statistics.bounds import RegressionRows
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """K, H, d and p of the theorems."""
+
+    episodes: int
+    horizon: int
+    dimension: int
+    failure: float = 0.1
+    leaves: int | None = None  # releases, if not one per episode
+
+    def __post_init__(self) -> None:
+        for name in ("episodes", "horizon", "dimension"):
+            if getattr(self, name) < 1:
+                raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(self, name)}")
+        if not 0 < self.failure < 1:
+            raise InvalidParameter(f"failure must be in (0, 1), got failure={self.failure}")
+
+    @property
+    def tree(self) -> Tree:
+        return Tree(self.leaves or self.episodes)
+
+    @property
+    def levels(self) -> int:
+        """K_0, as printed: one more than the tree has, unless its leaves are a power of two."""
+        return math.ceil(math.log2(self.tree.leaves) + 1)
+
+    @property
+    def steps(self) -> int:
+        return value_steps(self.horizon)
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """[Luyo21, Cor. 5, Cor. 6, C.4]: the noise, the bound on its norm, and the width."""
+
+    sigma: float  # sigma_B
+    upsilon: float  # Lambda is shifted by lambda + 2 upsilon
+    beta: float
+    ridge: float  # lambda
+    bound: RegressionRows
+    loss: GaussianDP | PureDP  # what the noise really gives
+
+
+def printed(privacy: Request, setting: Setting) -> Printed:
+    """The constants of Alg. 1 for a request."""
+    K, H, d, p, K0 = setting.episodes, setting.horizon, setting.dimension, setting.failure, setting.levels
+    bound = RegressionRows(setting.steps, d, row_norm=H, target=H, balance=_balance(privacy), nonnegative=True)
+    sigma = _sigma(privacy, 2 * H**2, kinds=2, horizon=H, levels=K0)
+    upsilon = sigma * _noise_norm(privacy, setting, unions=6)
+    ridge, C_w = float(H**2), math.sqrt(d)
+    sampling = math.sqrt(2 * H**2 * (math.log(3 * H / p) + d / 2 * math.log1p(K * H)))
+    beta = 3 * (C_w + 1) * math.sqrt(ridge + upsilon) + sampling
+    return Printed(sigma, upsilon, beta, ridge, bound, true_loss(privacy, setting, bound, sigma))
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedPlus:
+    """[Luyo21, Cor. 10, Cor. 11, Remark 6]: of the weighted regression (1) and of the second moment's (2)."""
+
+    sigma: tuple[float, float]
+    upsilon: tuple[float, float]
+    ridge: float  # lambda
+    bound: RegressionRows  # of both regressions, the rows of the second in units of H^2 / sqrt(d)
+    loss: GaussianDP | PureDP
+    setting: Setting
+
+    def widths(self, episode: int) -> tuple[float, float, float]:
+        """(beta check, beta hat, beta tilde) of episode k >= 1, [Luyo21, (6), (7)]."""
+        K, H, d, p = self.setting.episodes, self.setting.horizon, self.setting.dimension, self.setting.failure
+        first, second = (3 * (math.sqrt(d) + 1) * math.sqrt(self.ridge + upsilon) for upsilon in self.upsilon)
+        union, grows = math.log(24 * episode**2 * H / p), math.log1p(K / self.ridge)
+        check = first + 8 * d * math.sqrt(grows * union) + 4 * math.sqrt(d) * union
+        hat = first + 8 * math.sqrt(d * grows * union) + 4 * math.sqrt(d) * union
+        grows = math.log1p(K * H**4 / (d * self.ridge))
+        return check, hat, second + 8 * math.sqrt(d * H**4 * grows * union) + 4 * H**2 * union
+
+
+def printed_plus(privacy: Request, setting: Setting) -> PrintedPlus:
+    """The constants of Alg. 3 for a request."""
+    H, d, K0 = setting.horizon, setting.dimension, setting.levels
+    norm = math.sqrt(d)  # ||phi_V|| / sbar <= H / (H / sqrt(d)), and so is V / sbar; the second regression is scaled to the same
+    bound = RegressionRows(2 * setting.steps, d, row_norm=norm, target=norm, balance=_balance(privacy), nonnegative=True)
+    sigma = (
+        _sigma(privacy, 2 * d, kinds=4, horizon=H, levels=K0),
+        _sigma(privacy, 2 * H**4, kinds=4, horizon=H, levels=K0),
+    )
+    size = _noise_norm(privacy, setting, unions=24)
+    loss = true_loss(privacy, setting, bound, sigma[0])
+    return PrintedPlus(sigma, (sigma[0] * size, sigma[1] * size), 1.0, bound, loss, setting)
+
+
+def _balance(privacy: Request) -> float:
+    """kappa under which noise of one scale is sigma_B on u: Laplace noise is not symmetrised by sqrt(2)."""
+    return math.sqrt(2) if privacy.delta > 0 else 1.0
+
+
+def _sigma(privacy: Request, sensitivity: float, *, kinds: int, horizon: int, levels: int) -> float:
+    """sigma_B for H queries of each of `kinds` (Lambda and u; for Alg. 3 two of each) of this (claimed) sensitivity."""
+    epsilon, delta, H, n = privacy.epsilon, privacy.delta, horizon, kinds
+    if isinstance(privacy, NoPrivacy):
+        return 0.0
+    if isinstance(privacy, LocalDP):  # Cor. 6, 11: epsilon / (n H) for each
+        return sensitivity * n * H / epsilon * (math.sqrt(2 * math.log(2 * n * H / delta)) if delta > 0 else 1.0)
+    if delta == 0:  # C.4: epsilon / (n H K_0) for each
+        return sensitivity * n * H * levels / epsilon
+    logs = math.log(4 * n * H / delta) * math.log(2 * n / delta) * math.log(8 * n * H * levels / delta)  # Cor. 5, 10
+    return sensitivity * 8 * n / epsilon * math.sqrt(2 * H * levels * logs)
+
+
+def _noise_norm(privacy: Request, setting: Setting, *, unions: int) -> float:
+    """Upsilon / sigma_B: the norm of a prefix of K_0 nodes, or of K users' own noise, with probability 1 - p / (unions K H)."""
+    d, levels = setting.dimension, setting.levels
+    log = math.log(unions * setting.episodes * setting.horizon / setting.failure)
+    if privacy.delta > 0:  # Claim 26
+        one, many = 4 * math.sqrt(d) + 2 * log, math.sqrt(levels)
+    else:  # Claim 29
+        log += math.log(d)
+        one, many = 2 * d + 2 * math.sqrt(d * log) + log, float(levels)
+    return one * (math.sqrt(setting.episodes) if isinstance(privacy, LocalDP) else many)
+
+
+def true_loss(privacy: Request, setting: Setting, bound: RegressionRows, sigma: float) -> GaussianDP | PureDP:
+    """Of noise sigma_B on `bound`: through a tree, or once per user."""
+    if isinstance(privacy, NoPrivacy):
+        return NO_PRIVACY
+    relation, once = Relation(privacy.relation), isinstance(privacy, LocalDP)
+    if privacy.delta > 0:
+        seen = 1.0 if once else setting.tree.column_norm(2)
+        return GaussianDP(bound.sensitivity(relation) * seen / (math.sqrt(2) * sigma))
+    return PureDP(bound.l1_sensitivity(relation) * (1.0 if once else setting.tree.column_norm(1)) / sigma)
+
+
+@dataclass(frozen=True, slots=True)
+class LambdaNoise:
+    """The noise of (Lambda_h)_h, in units of L^2 (the square of the bound on the rows): what `confide calibrate` compares."""
+
+    name: str
+    counter: Factorisation
+    noise: float  # standard deviation of a diagonal entry of Lambda at the worst release
+    loss: GaussianDP  # what the noise really gives
+    dimension: int
+
+    def users(self) -> int:
+        """How many users it takes until the average eigenvalue of Lambda, k L^2 / d, exceeds the noise's norm, noise x sqrt(2 d)."""
+        return math.ceil(self.dimension * math.sqrt(2 * self.dimension) * self.noise)
+
+
+def paper_noise(privacy: JointDP, setting: Setting) -> LambdaNoise:
+    """[Luyo21, Cor. 5]: a binary tree over the episodes."""
+    made, tree = printed(privacy, setting), setting.tree
+    if not isinstance(made.loss, GaussianDP):
+        raise InvalidParameter("Cor. 5 needs delta > 0")
+    noise = math.sqrt(2) * made.sigma / setting.horizon**2 * worst_std(tree) / tree.column_norm(2)
+    return LambdaNoise("paper", tree, noise, made.loss, setting.dimension)
+
+
+def tight_noise(privacy: JointDP, counter: Factorisation, setting: Setting) -> LambdaNoise:
+    """All of a user's numbers as one query, exact accounting, GOE noise; rows and targets non-negative, as with known kernels."""
+    rows = RegressionRows(setting.steps, setting.dimension, nonnegative=True)
+    loss = loss_for(privacy)
+    if not isinstance(loss, GaussianDP):
+        raise InvalidParameter("Gaussian noise needs delta > 0")
+    noise = rows.sensitivity(Relation(privacy.relation)) / loss.mu * worst_std(counter)
+    return LambdaNoise("tight", counter, noise, loss, setting.dimension)
+
+
+@dataclass(frozen=True, slots=True)
+class PaperConstants:
+    """[Zhou22, Thm. 6.5, Lemma 3.1], for values in [0, H] and ||phi_V|| <= sqrt(d1) H."""
+
+    levels: int  # m: how many noises one user is in
+    sigma_p1: float  # of one noise on an entry of Lambda_p, of u_p, and of either for rewards
+    sigma_p2: float
+    sigma_r: float
+    transitions: Regularity  # lambda_min = Sigma, lambda_max = 3 Sigma: Lambda is shifted by 2 Sigma
+    rewards: Regularity
+    beta_p: float
+    beta_r: float
+
+
+def paper_constants(
+    privacy: Request, *, episodes: int, horizon: int, dimension: int, reward_dimension: int, failure: float = 0.1
+) -> PaperConstants:
+    """sigma = (H Delta / eps) sqrt(32 m ln(4 H / delta)), m = ceil(log2 K), Delta = d1 H^2, sqrt(d1) H^2 and 1.
+
+    `failure` is the paper's alpha: its regret bounds hold with probability 1 - 4 alpha. Under local privacy every user is noised once (m =
+    1) and a sum carries up to K noises, all else as in the proof of Thm. 6.5 (Remark 6.9). Without privacy the regularizer is Z = I.
+    """
+    Setting(episodes, horizon, dimension, failure)  # checks them
+    K, H, d1, d2 = episodes, horizon, dimension, reward_dimension
+    local = isinstance(privacy, LocalDP)
+    m = 1 if local else max(math.ceil(math.log2(K)), 1)
+    if isinstance(privacy, NoPrivacy):
+        c, transitions, rewards = 0.0, Regularity(1.0, 1.0, 0.0), Regularity(1.0, 1.0, 0.0)
+    elif privacy.delta == 0:
+        raise InvalidParameter('[Zhou22] has no constants for delta = 0: use calibration="tight", or delta > 0')
+    else:
+        c, log = H / privacy.epsilon * math.sqrt(32 * m * math.log(4 * H / privacy.delta)), math.log(4 * K * H / failure)
+        noises = K if local else m
+
+        def regularity(sigma_1: float, sigma_2: float, d: int, wide: int) -> Regularity:
+            Sigma = sigma_1 * math.sqrt(noises) * (4 * math.sqrt(wide) + math.sqrt(8 * (log + math.log(2))))  # Lemma B.4
+            nu = sigma_2 * math.sqrt(noises / Sigma) * (math.sqrt(d) + math.sqrt(2 * log))  # Lemma B.5
+            return Regularity(Sigma, 3 * Sigma, nu)
+
+        transitions = regularity(
+            c * d1 * H**2, c * math.sqrt(d1) * H**2, d1, max(d1, d2)
+        )  # Sigma_{p,1} is printed with d >= d1, d2
+        rewards = regularity(c, c, d2, d2)
+
+    def beta(regularity: Regularity, d: int, row_norm: float, span: float) -> float:
+        return regularity.beta(
+            episodes=K, horizon=H, dimension=d, row_norm=row_norm, span=span, parameter_norm=math.sqrt(d), failure=failure
+        )
+
+    beta_p, beta_r = beta(transitions, d1, math.sqrt(d1) * H, float(H)), beta(rewards, d2, 1.0, 1.0)
+    return PaperConstants(m, c * d1 * H**2, c * math.sqrt(d1) * H**2, c, transitions, rewards, beta_p, beta_r)
+
+
+def value_steps(horizon: int) -> int:
+    """How many steps have something to learn: the value after the last step is zero, so its regression is empty."""
+    return max(horizon - 1, 1)

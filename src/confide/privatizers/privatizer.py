@@ -1,0 +1,76 @@
+"""THE INTERFACE between learners and privacy: bounded contributions in, public statistics out, at public times."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from confide.mechanisms.counters import Factorisation
+from confide.privacy.bounded import Bound, Bounded, Released
+from confide.privacy.certificate import Mechanism
+from confide.privacy.guarantee import Guarantee
+from confide.privacy.loss import Loss
+from confide.privacy.request import Request
+from confide.privatizers.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedNoise:
+    """On each released number; standard deviations at the first, the last and the worst release. Known before there are any data."""
+
+    mechanism: str
+    distribution: str  # gaussian | laplace | none
+    norm: int
+    sensitivity: float  # of one user's numbers together, in that norm
+    loss: Loss  # what the noise really gives
+    first: float
+    last: float
+    worst: float
+
+
+class Privatizer(Protocol):
+    """Absorbs bounded contributions and releases public statistics. A learner learns about noise only from the release.
+
+    One implementation per trust model, in a file of its own; `PRIVATIZERS` says which request is served by which. Each is made by
+    (bound, schedule, *, privacy, noise, counter, loss).
+    """
+
+    devices: ClassVar[bool]  # whether users send messages from their own devices, so that no server sees a contribution
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """For everything it will ever release."""
+
+    @property
+    def users(self) -> int:
+        """How many users were absorbed."""
+
+    @property
+    def generation(self) -> int:
+        """How many releases were made."""
+
+    def absorb(self, contribution: Bounded) -> None:
+        """Users of the open batch; at its last user the next release is made. With `devices` a simulation of their messages."""
+
+    def release(self) -> Released:
+        """The statistics as of the last release. Asking again gives the same answer."""
+
+    def mechanism(self) -> Mechanism:
+        """What a certificate says."""
+
+    def save(self) -> bytes:
+        """PRIVATE: everything needed to go on."""
+
+    def restore(self, data: bytes, *, released: int) -> None:
+        """Take over a saved state, into a privatizer made with the same arguments; older than generation `released` it is refused."""
+
+    @classmethod
+    def expected_noise(
+        cls,
+        bound: Bound,
+        schedule: Schedule,
+        *,
+        privacy: Request,
+        discrete: bool,
+        counter: Factorisation | None = None,
+        loss: Loss | None = None,
+    ) -> ExpectedNoise:
+        """The noise that a privatizer made with these arguments adds, without making one; `discrete`: of a secure source."""

@@ -1,0 +1,449 @@
+"""One suite for every bound: a search for the worst pair of neighbours, hostile data, exact sums, and what a certificate says of it.
+
+A bound is listed below once for each statistic that fills it, with a factory that says what a user's raw data are. `attained` is how much
+of the stated sensitivity the search finds: (L2 null, L2 replace, L1 null, L1 replace). Where that is less than .999 the line says why.
+"""
+
+import dataclasses
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from neighbours import Choices, Reals, drawn, farthest, hostile_users
+
+from confide.audit.verify import taken_on_trust, verify
+from confide.control.contributions import ControlRows, ControlSums, ResidualRows, Residuals
+from confide.errors import CertificateError, InvalidParameter
+from confide.evaluation.contributions import Bands, ResidualBands
+from confide.evaluation.row_contributions import VisitSums, visit_rows
+from confide.evaluation.temporal_contributions import TemporalSums, longest_steps
+from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
+from confide.evaluation.weight_contributions import WeightAndWorth, WeightedReturns
+from confide.linear_mdps.contributions import NextStates, StoredTransitions
+from confide.mechanisms.counters import Exact
+from confide.mechanisms.sources import noise_source
+from confide.mixtures.code_features import best_codes
+from confide.mixtures.contributions import Both, PairedTargets, StackedRows, TransitionSums, ValueTargets
+from confide.mixtures.value_features import reduced
+from confide.planners.reward_features import centred_rewards
+from confide.privacy import CentralDP, Relation
+from confide.privacy.bounded import Bounded, L2Ball
+from confide.privacy.certificate import Certificate, certify, describe
+from confide.privatizers import CentralPrivatizer, every_episode
+from confide.problems import latent, lock, lock_rewards
+from confide.statistics.bounds import RegressionRows, WeightedRows
+from confide.statistics.transitions import RewardTargets
+from confide.trajectory import LoggedUsers, Trajectories
+
+ORDERS = list(itertools.product((2, 1), (Relation.NULL, Relation.REPLACE)))
+EXACT = (0.999,) * 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A bound, the raw data of one user (`kinds`), and how a list of users is turned into a contribution."""
+
+    bound: object
+    kinds: dict
+    contribution: object  # list of users -> Bounded
+    attained: tuple = EXACT
+    because: str = ""
+    nobody: object = None  # what a user sends who is not there; None: zero
+
+    def sent(self, user):
+        return self.contribution([user]).values
+
+    def stated(self, order, relation):
+        return self.bound.sensitivity(relation) if order == 2 else self.bound.l1_sensitivity(relation)
+
+    @property
+    def absent(self):
+        return np.zeros(self.bound.size) if self.nobody is None else self.nobody
+
+
+def vector(ball, *, attained=EXACT, because=""):
+    """One vector per user."""
+
+    def contribution(users):
+        made = [ball.clip(user["vector"]) for user in users]
+        return sum(made[1:], start=made[0])
+
+    return Case(ball, {"vector": Reals((ball.size,), ball.radius)}, contribution, attained, because)
+
+
+def rows(bound, *, attained=EXACT, because=""):
+    """One row and one target per step."""
+    scale = max(getattr(bound, "row_norm", 1.0), getattr(bound, "target", 1.0))
+    kinds = {"rows": Reals((bound.steps, bound.dimension), scale), "targets": Reals((bound.steps,), scale)}
+    return Case(bound, kinds, lambda users: _regressed(bound, users, "rows", "targets"), attained, because)
+
+
+def stacked(bound, *, attained=EXACT, because=""):
+    """Rows and targets of two regressions."""
+    first, second = bound.first, bound.second
+    kinds = {
+        "rows": Reals((first.steps, first.dimension)),
+        "targets": Reals((first.steps,)),
+        "second_rows": Reals((second.steps, second.dimension)),
+        "second_targets": Reals((second.steps,)),
+    }
+
+    def contribution(users):
+        both = _regressed(first, users, "rows", "targets"), _regressed(second, users, "second_rows", "second_targets")
+        return bound.contribution(*both)
+
+    return Case(bound, kinds, contribution, attained, because)
+
+
+def _regressed(bound, users, rows, targets):
+    step = np.tile(np.arange(bound.steps), len(users))
+    X, y = np.concatenate([user[rows] for user in users]), np.concatenate([user[targets] for user in users])
+    return bound.counted(step, X, y, np.ones(len(step), dtype=np.int64), users=len(users))
+
+
+def table(statistic, states, actions, horizon, *, attained=EXACT, because=""):
+    """A trajectory through states and actions that can be listed."""
+    kinds = {"states": Choices((horizon + 1,), states), "actions": Choices((horizon,), actions)}
+    kinds["rewards"] = Reals((horizon,))
+    bound = statistic.contribution(_together([drawn(kinds, np.random.default_rng(0))])).bound
+    return Case(bound, kinds, lambda users: statistic.contribution(_together(users)), attained, because)
+
+
+def responses(features, values, *, attained=EXACT, because=""):
+    """A response of stored transitions, for a public question about values alone: with rewards it is rounded as a whole."""
+
+    def contribution(users):
+        stored = StoredTransitions(features, 1)
+        stored.add(_together(users))
+        return stored.response(0, values)
+
+    S, A, d = features.shape
+    kinds = {"states": Choices((2,), S), "actions": Choices((1,), A), "rewards": Reals((1,))}
+    return Case(L2Ball(1.0, d), kinds, contribution, attained, because)
+
+
+def episode(statistic, horizon, *, attained=EXACT, because=""):
+    """An episode of a linear system."""
+    n, d = statistic.bound.states, statistic.bound.inputs
+    kinds = {"states": Reals((horizon + 1, n)), "actions": Reals((horizon, d)), "rewards": Reals((horizon,))}
+    return Case(statistic.bound, kinds, lambda users: statistic.contribution(_together(users)), attained, because)
+
+
+def _together(users):
+    return Trajectories(*(np.stack([user[name] for user in users]) for name in ("states", "actions", "rewards")))
+
+
+def logged(statistic, states, *, trajectories=1, steps=1, repeated=1, actions=0, attained=EXACT, because=""):
+    """A logged user with so many trajectories of so many steps, each of them `repeated` times."""
+    shape = trajectories, steps
+    kinds = {"states": Choices(shape, states), "rewards": Reals(shape, 2.0)}
+    if actions:
+        kinds |= {"actions": Choices(shape, actions), "probabilities": Reals(shape, 0.1, low=1e-12, high=1.0)}
+
+    def contribution(users, valid=True):
+        columns = {name: np.concatenate([user[name].repeat(repeated) for user in users]) for name in kinds}
+        paths = steps * repeated * np.arange(trajectories * len(users) + 1)
+        offsets = trajectories * np.arange(len(users) + 1)
+        optional = columns.get("actions"), columns.get("probabilities")
+        people = np.full(len(users), valid)
+        return statistic.contribution(LoggedUsers(columns["states"], columns["rewards"], paths, offsets, people, *optional))
+
+    nobody = contribution([drawn(kinds, np.random.default_rng(0))], valid=False).values
+    return Case(statistic.bound, kinds, contribution, attained, because, nobody)
+
+
+def visits(features, most, balance):
+    features = np.ascontiguousarray(features, dtype=float)
+    scales = np.ones(len(features))
+    return VisitSums(visit_rows(features, scales, most, balance), features, scales, most, 1.0, 0.5, 0.5)
+
+
+def first_visits(*sizes):
+    return FirstVisitReturns(FirstVisits(*sizes), 1.0, 0.0, 1.0)
+
+
+def temporal(features, radius, discount):
+    x = np.ascontiguousarray(features, dtype=float)
+    reach = longest_steps(x, x, discount=discount, balance=1.0)
+    return TemporalSums(L2Ball(radius, x.shape[1] * (x.shape[1] + 1)), x, x, reach, 1.0, discount, 0.5, 0.5)
+
+
+def bands(bound):
+    """The residual of a user who is not there is as long as a band allows."""
+    inner = visits(np.eye(3), 3, 1.0)
+    gain = 8 * np.random.default_rng(0).normal(size=(inner.bound.size, bound.dimension))
+    return ResidualBands(inner, gain, np.full(bound.dimension, 2 / math.sqrt(bound.dimension)), 4.0, bound)
+
+
+def value_and_reward_targets():
+    bound = StackedRows(2, 2, 1.05, 3, 3, 2.1, 0.5)
+    rewards = RewardTargets(bound.second, centred_rewards(LOCK_REWARDS.public.reward_features))
+    return Both(bound, ValueTargets(bound.first, reduced(3), LOCK_REWARDS.kernels, VALUES), rewards)
+
+
+def value_targets_twice():
+    bound = RegressionRows(4, 2, row_norm=0.3, target=0.3)
+    half = dataclasses.replace(bound, steps=2)
+    parts = (ValueTargets(half, reduced(3), LOCK_REWARDS.kernels, each, 1.0) for each in (VALUES, VALUES**2))
+    return PairedTargets(bound, *parts)
+
+
+SMALL_LOCK = lock(0, states=5, actions=2, horizon=3, jump=2)
+LOCK_REWARDS = lock_rewards(0, states=5, actions=2, horizon=3, jump=2)
+VALUES = np.vstack([np.random.default_rng(0).uniform(0, 3, size=(3, 5)), np.zeros(5)])
+LATENT = latent(0, states=3, actions=2, dimension=3, horizon=3)
+SIGNED = np.array([[[1.0, 0.0], [-1.0, 0.0]], [[0.0, 1.0], [0.6, 0.8]], [[-0.6, 0.8], [0.5, -0.5]]])
+TARGET = np.array([[[0.25, 0.75], [1.0, 0.0]]])
+LONG = 3 * np.random.default_rng(0).random((3, 2, 4))
+GUESS = np.array([[0.3, 0.1], [-0.2, 0.4], [0.0, 0.3]])
+BY_L2 = "L1 is stated by way of L2, as if a difference were spread evenly over all coordinates"
+CENTRED = "zero lies between the rows of the table, and null is stated as replace is"
+LINKED = "where one step ends the next one starts, which the bound does not use"
+CASES = {
+    "ball": vector(L2Ball(2.0, 3)),
+    "regression": rows(RegressionRows(1, 2), attained=(0.999, 0.999, 0.999, 0.95), because=BY_L2),
+    "regression, balanced": rows(RegressionRows(1, 3, balance=1.05), attained=(0.999, 0.999, 0.999, 0.92), because=BY_L2),
+    "regression, long rows": rows(
+        RegressionRows(1, 2, row_norm=2.0, target=0.5, balance=3.0), attained=(0.999, 0.999, 0.999, 0.98), because=BY_L2
+    ),
+    "regression, heavy targets": rows(RegressionRows(1, 2, balance=3.0), attained=(0.999, 0.999, 0.999, 0.85), because=BY_L2),
+    "regression, nonnegative": rows(RegressionRows(2, 2, nonnegative=True), attained=(0.999, 0.999, 0.999, 0.9), because=BY_L2),
+    "regression, nonnegative, heavy": rows(
+        RegressionRows(1, 3, balance=2.0, nonnegative=True), attained=(0.999, 0.999, 0.999, 0.9), because=BY_L2
+    ),
+    "weighted": rows(WeightedRows(1, 2, balance=1.05), attained=(0.999, 0.999, 0.96, 0.98), because=BY_L2),
+    "weighted, heavy targets": rows(WeightedRows(2, 3, balance=3.0), attained=(0.999, 0.999, 0.97, 0.98), because=BY_L2),
+    "stacked": stacked(StackedRows(1, 2, 1.05, 1, 2, 2.1, 0.5), attained=(0.999, 0.999, 0.96, 0.98), because=BY_L2),
+    "stacked, plain": stacked(StackedRows(1, 2, 1.4, 1, 2, 1.0, plain=True), attained=(0.999, 0.999, 0.999, 0.95), because=BY_L2),
+    "stacked, nonnegative": stacked(
+        StackedRows(1, 2, 1.4, 1, 2, 1.0, 2.125, plain=True, nonnegative=True),
+        attained=(0.999, 0.999, 0.999, 0.9),
+        because=BY_L2,
+    ),
+    "value targets": table(
+        ValueTargets(WeightedRows(2, 2, 1.05), reduced(3), LOCK_REWARDS.kernels, VALUES),
+        5,
+        2,
+        3,
+        attained=(0.93, 0.98, 0.88, 0.84),
+        because="kernels and values are public, and not every row can be had; " + BY_L2,
+    ),
+    "value and reward targets": table(
+        value_and_reward_targets(),
+        5,
+        2,
+        3,
+        attained=(0.93, 0.96, 0.65, 0.69),
+        because="kernels and values are public, and not every row can be had; " + BY_L2,
+    ),
+    "two value targets": table(
+        value_targets_twice(),
+        5,
+        2,
+        3,
+        attained=(0.999, 0.98, 0.92, 0.8),
+        because="kernels and values are public, and not every row can be had; " + BY_L2,
+    ),
+    "codes": table(
+        TransitionSums(best_codes(SMALL_LOCK.public.kernels, norm=2), 2),
+        5,
+        2,
+        3,
+        attained=(0.49, 0.999, 0.5, 0.999),
+        because=CENTRED,
+    ),
+    "codes for L1": table(
+        TransitionSums(best_codes(SMALL_LOCK.public.kernels, norm=1), 1),
+        5,
+        2,
+        1,
+        attained=(0.54, 0.999, 0.62, 0.999),
+        because=CENTRED,
+    ),
+    "next states": table(
+        NextStates(np.eye(6).reshape(3, 2, 6), 2, 0.5), 3, 2, 2, attained=(0.999, 0.97, 0.999, 0.999), because=LINKED
+    ),
+    "next states, latent": table(NextStates(LATENT.features, 2), 3, 2, 2, attained=(0.999, 0.98, 0.999, 0.999), because=LINKED),
+    "next states, long": table(NextStates(LONG, 2), 3, 2, 2, attained=(0.999, 0.97, 0.999, 0.96), because=LINKED),
+    "next states, signed": table(NextStates(SIGNED, 2, 3.0), 3, 2, 2, attained=(0.999, 0.999, 0.999, 0.94), because=LINKED),
+    "responses": responses(
+        SIGNED, np.array([1.0, -1.0, 0.5]), attained=(0.999, 0.999, 0.98, 0.98), because="no row lies on the diagonal"
+    ),
+    "control": episode(
+        ControlSums(ControlRows(2, 1, cap=3.0, weight=0.7), gain=1.0, shock=0.1),
+        12,
+        attained=(0.999, 0.999, 0.93, 0.94),
+        because=BY_L2,
+    ),
+    "residuals": episode(
+        Residuals(ResidualRows(2, 1, 0.5), GUESS, clip=0.4, cap=1.5, reach=2.0),
+        3,
+        attained=(0.999, 0.96, 0.93, 0.81),
+        because="one factor clips both parts, so they rarely reach their bounds together; " + BY_L2,
+    ),
+    "residuals, loose cap": episode(
+        Residuals(ResidualRows(2, 1, 0.5), np.zeros((3, 2)), clip=0.4, cap=1e9, reach=2.0),
+        1,
+        attained=(0.89, 0.94, 0.63, 0.66),
+        because="second moments far below their cap add nothing",
+    ),
+    "residuals, scaled": episode(
+        Residuals(ResidualRows(2, 1, 0.5), GUESS, clip=0.4, cap=1.5, reach=2.0, scales=np.array([1.0, 1.0, 8.0])),
+        3,
+        attained=(0.999, 0.96, 0.92, 0.78),
+        because="as without scales",
+    ),
+    "first visits": logged(first_visits(4, 2, 1), 4, steps=2),
+    "first visits, all states": logged(first_visits(3, 3, 1, math.sqrt(3)), 3, steps=3),
+    "first visits, several": logged(first_visits(3, 2, 3, 0.5), 3, trajectories=3, steps=2),
+    "first visits, some common": logged(first_visits(4, 3, 1, 1.7), 4, steps=3),
+    "first visits, heavy counts": logged(first_visits(4, 2, 1, 2.5), 4, steps=2),
+    "first visits, squares": logged(first_visits(2, 1, 1, math.sqrt(0.75), 1.0), 2),
+    "first visits, squares, all states": logged(first_visits(2, 2, 1, math.sqrt(2.75), 1.0), 2, steps=2),
+    "first visits, squares, some common": logged(first_visits(3, 2, 1, 0.3, 1.6), 3, steps=2),
+    "visits": logged(visits(np.eye(6), 3, 0.7), 6, trajectories=3, attained=(0.999, 0.999, 0.46, 0.65), because=BY_L2),
+    "visits, all states": logged(
+        visits(np.eye(4), 4, 1.4), 4, trajectories=4, attained=(0.999, 0.999, 0.74, 0.53), because=BY_L2
+    ),
+    "visits, groups of states": logged(
+        visits(np.eye(3)[[0, 0, 1, 1, 2, 2]], 2, 1.0), 6, trajectories=2, attained=(0.999, 0.999, 0.46, 0.66), because=BY_L2
+    ),
+    "visits, heavy returns": logged(visits(np.ones((1, 1)), 1, 2.0), 1, attained=(0.999, 0.999, 0.94, 0.7), because=BY_L2),
+    "visits, dense": logged(
+        visits(np.random.default_rng(3).normal(size=(5, 3)) / 2, 3, 1.0),
+        5,
+        trajectories=3,
+        attained=(0.999, 0.74, 0.7, 0.51),
+        because="sums over pairs of states are bounded one by one; " + BY_L2,
+    ),
+    "temporal differences": logged(
+        temporal([[1.0], [-1.0]], 2000.0, 1.0), 2, repeated=1600, attained=(0.999, 0.999, 0.7, 0.7), because=BY_L2
+    ),
+    "bands": logged(bands(Bands(6, 2)), 3, trajectories=3),
+    "weights": logged(WeightedReturns(WeightAndWorth(), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2),
+    "weights, light returns": logged(WeightedReturns(WeightAndWorth(0.3), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2),
+    "weights, heavy returns": logged(WeightedReturns(WeightAndWorth(2.5), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2),
+    "weights, per decision": logged(
+        WeightedReturns(L2Ball(1.0, 1), TARGET, 4.0, 0.5, 0.5, 0.5, per_decision=True), 2, steps=2, actions=2
+    ),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return CASES[request.param]
+
+
+def shares(case, order):
+    """Of what is stated: how far apart the worst pairs are, under null and under replace. Somebody whose data make no sense may be either
+    of two neighbours, too."""
+    alone = farthest(case.kinds, case.sent, order=order, nobody=case.absent)
+    replaced = max(alone, farthest(case.kinds, case.sent, order=order))
+    return alone / case.stated(order, Relation.NULL), replaced / case.stated(order, Relation.REPLACE)
+
+
+@pytest.mark.parametrize("order", [2, 1])
+def test_the_worst_pairs_are_as_far_apart_as_is_stated(case, order):
+    """Never farther. As far as the line says, and less than 3 % above that, so that lines stay true."""
+    for share, claimed in zip(shares(case, order), case.attained[:2] if order == 2 else case.attained[2:], strict=True):
+        assert claimed <= share <= 1 + 1e-12
+        assert claimed == 0.999 or (case.because and share < claimed + 0.03)
+
+
+def test_hostile_data_stay_within_the_bound(case):
+    """Not a number, infinite, huge, tiny, an index that does not exist: no error, no warning, and no pair farther apart than stated."""
+    with np.errstate(all="raise"):
+        sent = [case.sent(user) for user in hostile_users(case.kinds, np.random.default_rng(1))]
+    everybody = np.stack([*sent, *(case.sent(drawn(case.kinds, np.random.default_rng(i))) for i in range(20))])
+    for order, relation in ORDERS:
+        others = everybody if relation is Relation.REPLACE else case.absent[None]
+        far = np.linalg.norm(everybody[:, None] - others[None], ord=order, axis=2).max()
+        assert far <= case.stated(order, relation) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if {"states", "actions", "rewards"} == set(case.kinds)])
+def test_states_and_actions_may_come_as_real_numbers(name):
+    """Where they are indices, whole numbers mean the same, and all others do not exist."""
+    case = CASES[name]
+    indices = [name for name, kind in case.kinds.items() if isinstance(kind, Choices)]
+    user = drawn(case.kinds, np.random.default_rng(0))
+    real = user | {name: user[name].astype(float) for name in ("states", "actions")}
+    np.testing.assert_array_equal(case.sent(real), case.sent(user))
+    for value in (0.5, np.nan, np.inf, -1e300) if indices else (np.nan, np.inf):
+        assert not case.sent(real | {name: np.full(user[name].shape, value) for name in ("states", "actions")}).any()
+
+
+def test_sums_are_the_same_bits_as_users_one_by_one(case):
+    """Honest and hostile ones: on the grid, in any order."""
+    rng = np.random.default_rng(2)
+    users = [*(drawn(case.kinds, rng) for _ in range(12)), *itertools.islice(hostile_users(case.kinds, rng), 4)]
+    together, singles = case.contribution(users), [case.contribution([user]) for user in users]
+    for order in (range(len(users)), rng.permutation(len(users))):
+        total = sum((singles[i] for i in order[1:]), start=singles[order[0]])
+        np.testing.assert_array_equal(total.values, together.values)
+        assert total.users == together.users == len(users)
+    steps = together.values / case.bound.grid
+    np.testing.assert_array_equal(steps, np.rint(steps))
+    assert math.log2(case.bound.grid) == int(math.log2(case.bound.grid))
+    assert max(np.abs(single.values).max() for single in singles) <= case.bound.largest * (1 + 1e-6)
+
+
+def test_contributions_hide_their_values_and_cannot_be_made_by_hand(case):
+    made = case.contribution([drawn(case.kinds, np.random.default_rng(3))])
+    assert repr(made) == f"Bounded(bound={case.bound!r}, users=1)"
+    with pytest.raises(ValueError, match="read-only"):
+        made.values[:] = 1e9
+    off_grid, too_large = np.full((2, case.bound.size), case.bound.grid / 2)
+    too_large += 4 * math.ceil(case.bound.largest) - case.bound.grid / 2
+    for values, message in ((off_grid, "not on the bound's grid"), (too_large, "too large")):
+        with pytest.raises(InvalidParameter, match=message):
+            Bounded(values, case.bound)
+
+
+def test_bounds_are_values(case):
+    """Equal where all fields are, and never otherwise: what a counter takes, and what a device was told, is compared."""
+    again = dataclasses.replace(case.bound)
+    assert again == case.bound and hash(again) == hash(case.bound)
+    for other in CASES.values():
+        assert (other.bound == case.bound) == (repr(other.bound) == repr(case.bound))
+
+
+@pytest.mark.parametrize("request_", [CentralDP(1.0, 1e-5), CentralDP(1.0), CentralDP(1.0, 1e-5, relation="null")], ids=str)
+def test_a_certificate_says_what_the_bound_is_and_is_verified(case, request_, tmp_path):
+    privatizer = CentralPrivatizer(
+        case.bound, every_episode(4), privacy=request_, noise=noise_source("fast", 0), counter=Exact(4)
+    )
+    made = certify(privatizer.guarantee, [privatizer.mechanism()])
+    made.save(tmp_path / "certificate.json")
+    loaded = Certificate.load(tmp_path / "certificate.json")
+    assert loaded.document["mechanisms"][0]["bound"] == describe(case.bound)
+    assert verify(loaded).epsilon == pytest.approx(1.0, rel=1e-6)
+    assert not any("the sensitivity of mechanism" in said for said in taken_on_trust(loaded))
+    lowered = json.loads(json.dumps(loaded.document))
+    lowered["mechanisms"][0]["sensitivity"] *= 0.99
+    lowered["mechanisms"][0]["scale"] *= 0.99
+    with pytest.raises(CertificateError, match="its bound has sensitivity"):
+        verify(Certificate(lowered))
+
+
+class Unclipped:
+    """A broken statistic: targets are not clipped."""
+
+    def __init__(self, bound):
+        self.bound = bound
+
+    def __call__(self, users):
+        values = np.concatenate([np.append(user["rows"] ** 2, user["rows"] * user["targets"]) for user in users])
+        grid = self.bound.grid
+        made = object.__new__(Bounded)
+        for name, value in (("values", np.rint(values / grid) * grid), ("bound", self.bound), ("users", len(users))):
+            object.__setattr__(made, name, value)
+        return made
+
+
+def test_the_search_catches_a_clip_that_is_left_out():
+    honest = rows(RegressionRows(1, 1))
+    broken = dataclasses.replace(honest, contribution=Unclipped(honest.bound))
+    assert min(*shares(broken, 2), *shares(broken, 1)) > 1

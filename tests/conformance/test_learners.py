@@ -1,0 +1,373 @@
+"""One suite for every learner, under every promise that it can make.
+
+A learner is listed below in one line: its class, a small problem, what it is made with, and the promises that it refuses.
+"""
+
+import dataclasses
+import itertools
+import json
+from functools import cache
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+from neighbours import Choices, Reals, hostile_users, worst_pair
+
+import confide
+from confide import agents
+from confide.agents.catalogue import AGENTS, agent_class
+from confide.audit import refute
+from confide.audit.mechanisms import Scaled
+from confide.audit.verify import verify
+from confide.errors import ConfideError, InvalidParameter, PrivacyError, StateError, StreamExhausted
+from confide.linear_mdps.batches import adaptive
+from confide.mechanisms.counters import FACTORISATIONS, dense
+from confide.mechanisms.sources import FastSource, noise_source
+from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy
+from confide.privacy.certificate import Certificate, certify
+from confide.privatizers import Message, every
+from confide.problems import lock, lock_rewards, one_hot, oscillator
+from confide.trajectory import Trajectories
+
+USERS = 40
+STOPS = (0, 13, 20)
+TENS = every(10, USERS)
+LOCK, REWARDS = (make(0, states=5, actions=2, horizon=3, jump=2) for make in (lock, lock_rewards))
+TABLE, SYSTEM = one_hot(states=3, horizon=3), oscillator(horizon=3)
+REQUESTS = {
+    "joint": JointDP(1.0, 1e-5),
+    "joint, null": JointDP(1.0, 1e-5, relation="null"),
+    "joint, pure": JointDP(1.0),
+    "central": CentralDP(1.0, 1e-5),
+    "local": LocalDP(4.0, 1e-6),
+    "local, pure": LocalDP(4.0),
+    "none": NoPrivacy(),
+}
+PURE, LOCAL = ("joint, pure", "local, pure"), ("local", "local, pure")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    kind: type
+    world: object
+    options: dict
+    refuses: tuple
+
+    def make(self, privacy, noise):
+        return self.kind(self.world.public, episodes=USERS, privacy=privacy, noise=noise, **self.options)
+
+
+def of(kind, world, *, refuses=(), **options):
+    return Case(kind, world, options, tuple(refuses))
+
+
+LEARNERS = {
+    "ucrl-vtr": of(agents.UCRLVTR, LOCK, schedule=TENS),
+    "ucrl-vtr, printed": of(agents.UCRLVTR, LOCK, calibration="paper"),
+    "ucrl-vtr-plus": of(agents.UCRLVTRPlus, LOCK, schedule=TENS),
+    "ucrl-vtr-plus, printed": of(agents.UCRLVTRPlus, LOCK, calibration="paper"),
+    "linopt-vi": of(agents.LinOptVI, REWARDS, schedule=TENS),
+    "linopt-vi, known rewards": of(agents.LinOptVI, LOCK, schedule=TENS),
+    "linopt-vi, printed": of(agents.LinOptVI, REWARDS, calibration="paper", refuses=PURE),
+    "linopt-po": of(agents.LinOptPO, REWARDS, schedule=TENS),
+    "linopt-po, printed": of(agents.LinOptPO, REWARDS, calibration="paper", refuses=PURE),
+    "likelihood-vi": of(agents.LikelihoodVI, LOCK, schedule=TENS),
+    "lsvi-ucb": of(agents.LSVIUCB, TABLE, refuses=LOCAL),
+    "lsvi-ucb, adaptive": of(agents.LSVIUCB, TABLE, schedule=adaptive(USERS, first=4, growth=1.2), refuses=LOCAL),
+    "lsvi-ucb, printed": of(agents.LSVIUCB, TABLE, calibration="paper", refuses=("joint, pure", *LOCAL)),
+    "next-state-vi": of(agents.NextStateVI, TABLE, schedule=TENS),
+    "ofu-lq": of(agents.OFULQ, SYSTEM, schedule=TENS),
+    "ofu-lq, printed": of(agents.OFULQ, SYSTEM, calibration="paper", refuses=(*PURE, "local")),
+    "thompson-lq": of(agents.ThompsonLQ, SYSTEM, schedule=TENS),
+    "certainty-equivalent-lq": of(agents.CertaintyEquivalentLQ, SYSTEM, schedule=TENS),
+}
+TIGHT = [name for name in LEARNERS if "," not in name]
+MADE = [(name, promise) for name, case in LEARNERS.items() for promise in REQUESTS if promise not in case.refuses]
+EVERY = pytest.mark.parametrize(("name", "promise"), MADE, ids=[f"{name}: {promise}" for name, promise in MADE])
+GAUSSIAN = [(name, promise) for name, promise in MADE if REQUESTS[promise].delta > 0]
+
+
+def make(name, promise, seed=0):
+    return LEARNERS[name].make(REQUESTS[promise], noise_source("fast", seed))
+
+
+@dataclasses.dataclass
+class History:
+    """A learner that has served users, and what it did: the first release of each generation with the round that was planned from it,
+    the policy that each user got, and states saved on the way."""
+
+    agent: object
+    rounds: dict = dataclasses.field(default_factory=dict)
+    policies: list = dataclasses.field(default_factory=list)
+    saved: dict = dataclasses.field(default_factory=dict)
+
+    def go_on(self, world, seed, stops=()):
+        agent = self.agent
+        while agent.users < USERS:
+            if agent.users in stops:
+                self.saved[agent.users] = agent.save(), agent.released().generation
+            batch, release = agent.next_batch(), agent.released()
+            if release.generation not in self.rounds:
+                self.rounds[release.generation] = release, agent.current_round()
+            self.policies.append(as_bytes(batch.policy))
+            user = world.sample(batch.policy, 1, np.random.default_rng([seed, agent.users]))
+            show(agent, user)
+        return self
+
+
+def show(agent, user):
+    """What a user did: under local trust in a message."""
+    if not isinstance(agent.privacy, LocalDP):
+        agent.observe(user)
+        return
+    device = agent.client()
+    device.plan(agent.publish())
+    agent.absorb(device.report(user))
+
+
+def as_bytes(value):
+    """Every array of a public value, or of several."""
+    if isinstance(value, tuple | list):
+        return tuple(map(as_bytes, value))
+    if isinstance(value, dict):
+        return tuple((key, as_bytes(part)) for key, part in sorted(value.items()))
+    if dataclasses.is_dataclass(value):
+        return tuple(as_bytes(getattr(value, item.name)) for item in dataclasses.fields(value))
+    return np.asarray(value).tobytes()
+
+
+@cache
+def history(name, promise):
+    return History(make(name, promise)).go_on(LEARNERS[name].world, 1, STOPS)
+
+
+def released(history):
+    return {generation: release.values.tobytes() for generation, (release, _) in history.rounds.items()}
+
+
+def test_every_learner_of_the_catalogue_is_listed():
+    assert {agent_class(name) for name, entry in AGENTS.items() if entry.paper} == {case.kind for case in LEARNERS.values()}
+
+
+@pytest.mark.parametrize("name", [name for name, case in LEARNERS.items() if case.refuses])
+def test_what_a_learner_refuses_it_refuses_before_the_first_user(name):
+    for promise in LEARNERS[name].refuses:
+        with pytest.raises(ConfideError):
+            make(name, promise).next_batch()
+
+
+@EVERY
+def test_same_seed_same_bits_explained_or_not(name, promise):
+    first, again = history(name, promise), make(name, promise)
+    (said,) = confide.explain(again).agents
+    json.dumps(confide.explain(again).to_json(), allow_nan=False)
+    assert said.epsilon == pytest.approx(first.agent.guarantee.epsilon, rel=1e-6)
+    assert said.bound == again.algorithm.bound and said.schedule == again.schedule
+    second = History(again).go_on(LEARNERS[name].world, 1)
+    assert second.policies == first.policies and released(second) == released(first)
+    if promise != "none":
+        other = History(make(name, promise, seed=7)).go_on(LEARNERS[name].world, 1)
+        assert released(other)[1] != released(first)[1]
+
+
+@EVERY
+def test_saved_and_restored_it_gives_the_same_releases_and_policies(name, promise):
+    """With fast noise, whose draws are part of the state. A state older than the last release is refused."""
+    whole = history(name, promise)
+    for users, (state, generation) in whole.saved.items():
+        again = make(name, promise, seed=99)
+        again.restore(state, released=generation)
+        assert again.users == users
+        rest = History(again).go_on(LEARNERS[name].world, 1)
+        assert rest.policies == whole.policies[users:]
+        assert released(rest) == {at: values for at, values in released(whole).items() if at >= generation}
+        with pytest.raises(StateError, match="already released"):
+            make(name, promise).restore(state, released=generation + 1)
+        with pytest.raises(StateError):
+            make(name, "none" if promise != "none" else next(p for n, p in MADE if n == name)).restore(state, released=generation)
+
+
+@EVERY
+def test_policies_are_functions_of_what_was_released(name, promise):
+    """The billboard: a learner that has seen nobody plans the same rounds from the same releases, byte for byte. What it remembers from
+    round to round comes from them, too."""
+    served, stranger = history(name, promise), make(name, promise, seed=5)
+    rounds = [served.rounds[generation] for generation in sorted(served.rounds)]
+    for release, planned in rounds:
+        again = stranger.algorithm.plan(release)
+        assert as_bytes(again.policies) == as_bytes(planned.policies)
+        assert as_bytes(again.memory) == as_bytes(planned.memory) and again.shares == planned.shares
+    for (_, planned), (release, _) in itertools.pairwise(rounds):
+        assert as_bytes(dict(release.memory)) == as_bytes(dict(planned.memory))
+    assert set(served.policies) <= {as_bytes(policy) for _, planned in rounds for policy in planned.policies}
+
+
+@EVERY
+def test_one_user_too_many_is_refused(name, promise):
+    agent, world = history(name, promise).agent, LEARNERS[name].world
+    before = agent.released().values.tobytes()
+    user = world.sample(agent.current_round().policies[0], 1, np.random.default_rng(0))
+    with pytest.raises(StreamExhausted):
+        agent.next_batch()
+    with pytest.raises(StreamExhausted):
+        show(agent, user)
+    assert agent.users == USERS and agent.released().values.tobytes() == before
+
+
+@EVERY
+def test_its_certificate_verifies(name, promise, tmp_path):
+    agent = history(name, promise).agent
+    certify(agent.guarantee, agent.mechanisms()).save(tmp_path / "certificate.json")
+    certificate = Certificate.load(tmp_path / "certificate.json")
+    verify(certificate)
+    assert certificate.epsilon == agent.guarantee.epsilon <= REQUESTS[promise].epsilon * (1 + 1e-9)
+    assert agent.guarantee.users == USERS and not any("Simulated" in said for said in certificate.document["assumptions"])
+    assert history(name, promise).rounds[1][0].guarantee.loss == agent.guarantee.loss
+
+
+@pytest.mark.parametrize(("name", "promise"), GAUSSIAN, ids=[f"{name}: {promise}" for name, promise in GAUSSIAN])
+def test_its_guarantee_is_what_an_independent_accountant_computes(name, promise):
+    """From sensitivities, scales and the counters' dense matrices alone; its losses are rounded up to multiples of 1e-4."""
+    agent, request = history(name, promise).agent, REQUESTS[promise]
+    accountant = PLDAccountant()
+    for mechanism in agent.mechanisms():
+        norm = 1.0
+        if not isinstance(request, LocalDP):
+            _, coder = dense(FACTORISATIONS[mechanism.name](**mechanism.parameters))
+            norm = np.linalg.norm(coder, axis=0).max()
+        accountant.compose(dp_accounting.GaussianDpEvent(mechanism.scale / (mechanism.sensitivity * norm)))
+    assert agent.guarantee.epsilon == pytest.approx(accountant.get_epsilon(request.delta), rel=2e-3, abs=2e-3)
+    assert agent.mechanisms()[0].sensitivity == agent.algorithm.bound.sensitivity(request.relation)
+
+
+@pytest.mark.parametrize("name", [name for name, promise in MADE if promise == "local"])
+def test_under_local_trust_messages_come_and_trajectories_do_not(name):
+    agent, world = make(name, "local"), LEARNERS[name].world
+    user = world.sample(agent.next_batch().policy, 1, np.random.default_rng(0))
+    with pytest.raises(PrivacyError, match="no server sees trajectories"):
+        agent.observe(user)
+    device = agent.client()
+    device.plan(agent.publish())
+    message = device.report(user)
+    assert device.report(user) == message
+    with pytest.raises(InvalidParameter):
+        agent.absorb(message[:-1])
+    assert agent.users == 0
+    agent.absorb(message)
+    with pytest.raises(ConfideError):
+        agent.absorb(message)
+    assert agent.users == 1
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_without_local_trust_there_are_no_devices(name):
+    for attempt in (lambda agent: agent.client(), lambda agent: agent.absorb(b"")):
+        with pytest.raises(PrivacyError, match="clients and messages are for LocalDP"):
+            attempt(make(name, "joint"))
+
+
+def kinds_of(world):
+    """What one user's raw data are."""
+    H = world.horizon
+    if world is SYSTEM:
+        return {"states": Reals((H + 1, 2)), "actions": Reals((H, 1)), "rewards": Reals((H,))}
+    shapes = {"states": Choices((H + 1,), world.states), "actions": Choices((H,), world.actions)}
+    return shapes | {"rewards": Reals((H,))}
+
+
+def one(user):
+    return Trajectories(*(user[name][None] for name in ("states", "actions", "rewards")))
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_hostile_users_cannot_crash_it_or_say_anything(name):
+    """No error, no warning, nothing beyond the bound, and a policy for everybody."""
+    agent = make(name, "joint")
+    users = itertools.cycle(hostile_users(kinds_of(LEARNERS[name].world), np.random.default_rng(0)))
+    while agent.users < USERS:
+        agent.next_batch()
+        with np.errstate(all="raise"):
+            contribution = agent.contribution(user := one(next(users)))
+        assert np.linalg.norm(contribution.values) <= contribution.bound.sensitivity("null") * (1 + 1e-12)
+        agent.observe(user)
+        assert np.isfinite(agent.released().values).all()
+    assert agent.algorithm.plan(agent.released()).policies
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_users_who_are_nowhere_change_nothing(name):
+    """Whatever they send instead of states and actions, they contribute zero: the releases are the same bits."""
+    kinds, first, second = kinds_of(LEARNERS[name].world), make(name, "joint"), make(name, "joint")
+    strange = itertools.cycle([np.nan, np.inf, -np.inf])
+    while first.users < USERS:
+        first.next_batch(), second.next_batch()
+        first.observe(one(silent(kinds)))
+        second.observe(one({part: np.full(kind.shape, next(strange)) for part, kind in kinds.items()}))
+        assert first.released().values.tobytes() == second.released().values.tobytes()
+
+
+@dataclasses.dataclass(frozen=True)
+class FirstRelease:
+    """The first release, or the message of a device, with the first user replaced by the one who is farthest away: how much it looks
+    like the one user and how much like the other. All other users are silent."""
+
+    case: Case
+    privacy: object
+    factor: float = 1.0  # of the noise: less than 1 breaks the promise
+
+    @property
+    def loss(self):
+        return self.case.make(self.privacy, noise_source("fast", 0)).guarantee.loss
+
+    def observe(self, world, runs, rng):
+        probe = self.case.make(self.privacy, noise_source("fast", 0))
+        probe.next_batch()
+        kinds = kinds_of(self.case.world)
+        _, pair = worst_pair(
+            kinds, lambda user: probe.contribution(one(user)).values, order=2, rng=np.random.default_rng(0), steps=200
+        )
+        sent = [probe.contribution(one(user)).values for user in pair]
+        direction = (sent[1] - sent[0]) / np.linalg.norm(sent[1] - sent[0])
+        users = [pair[world], silent(kinds)]
+        return np.array([[self.seen(users, rng) @ direction] for _ in range(runs)])
+
+    def seen(self, users, rng):
+        agent = self.case.make(self.privacy, Scaled(FastSource(rng), self.factor))
+        first, other = map(one, users)
+        if isinstance(self.privacy, LocalDP):
+            device = agent.client()
+            device.adopt(agent.current_round(), 0)
+            return Message.from_bytes(device.report(first)).values
+        agent.next_batch()
+        agent.observe(first)
+        while agent.released().generation == 0:
+            left = agent.next_batch().users
+            agent.observe(Trajectories(*(np.repeat(part, left, axis=0) for part in (other.states, other.actions, other.rewards))))
+        return agent.released().values[: agent.algorithm.bound.size]
+
+    def score(self):
+        return lambda seen: seen[:, 0]
+
+
+def silent(kinds):
+    """Somebody who contributes zero."""
+    strange = {name: -1 if isinstance(kind, Choices) else np.nan for name, kind in kinds.items()}
+    return {name: np.full(kind.shape, strange[name]) for name, kind in kinds.items()}
+
+
+@pytest.mark.parametrize("privacy", [JointDP(3.0, 1e-2), LocalDP(3.0, 1e-2)], ids=["joint", "local"])
+@pytest.mark.parametrize("name", TIGHT)
+def test_an_attack_does_not_refute_it_and_refutes_it_with_a_quarter_of_the_noise(name, privacy):
+    """200 runs on each of two neighbours, at 99 % confidence: an honest learner is refuted with probability at most 1 %, before the seed is
+    fixed."""
+    case = LEARNERS[name]
+    if isinstance(privacy, LocalDP) and "local" in case.refuses:
+        with pytest.raises(PrivacyError):
+            case.make(privacy, noise_source("fast", 0))
+        return
+    honest, broken = (
+        refute(FirstRelease(case, privacy, factor), delta=1e-2, runs=200, rng=np.random.default_rng(5)) for factor in (1.0, 0.25)
+    )
+    assert not honest.refuted
+    assert broken.refuted

@@ -1,0 +1,236 @@
+"""A device: one user, one message, whatever the user did and whoever asks."""
+
+import builtins
+import dataclasses
+import gc
+import pickle
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import confide
+from confide.agents import UCRLVTR, LocalClient
+from confide.errors import InvalidParameter, MissingExtra, PrivacyError, StateError
+from confide.learning.learner import Calibration, Learner, Round
+from confide.mechanisms.sources import noise_source
+from confide.policy import TabularPolicy
+from confide.privacy.bounded import L2Ball
+from confide.privatizers import Message, geometric
+from confide.problems import lock
+from confide.trajectory import Trajectories
+
+LOCK = lock(0)
+PRIVACY = confide.LocalDP(4.0, 1e-6)
+H = LOCK.horizon
+
+
+def server(seed=0, episodes=100, privacy=PRIVACY):
+    return UCRLVTR(LOCK.public, episodes=episodes, privacy=privacy, noise=noise_source("fast", seed))
+
+
+def episode(seed=0):
+    return LOCK.sample(LOCK.optimal_policy, 1, np.random.default_rng(seed))
+
+
+def ready(made):
+    client = made.client()
+    client.plan(made.released())
+    return client
+
+
+def test_a_round_trip():
+    made = server()
+    client = made.client()
+    policy = client.plan(made.released())
+    message = client.report(LOCK.sample(policy, 1, np.random.default_rng(0)))
+    made.absorb(message)
+    assert made.users == 1
+    assert client.guarantee.trust is confide.Trust.LOCAL
+    assert str(made.guarantee).startswith("LocalDP(epsilon=4, delta=1e-06), replace one user, 100 users")
+    with pytest.raises(InvalidParameter, match="absorbed before"):
+        made.absorb(message)
+    with pytest.raises(InvalidParameter, match="not a message"):
+        made.absorb(b"\x80\x04K\x01.")
+    assert made.users == 1
+
+
+def test_asked_again_it_returns_the_same_bytes():
+    made = server()
+    client = ready(made)
+    sent = client.report(episode(0))
+    assert client.report(episode(0)) == client.report(episode(1)) == sent
+    while made.released().generation == 0:
+        made.absorb(ready(made).report(episode(2)))
+    client.plan(made.released())
+    assert client.report(episode(3)) == sent
+    with pytest.raises(InvalidParameter, match="stale"):
+        made.absorb(sent)
+
+
+def test_two_threads_get_one_message():
+    client, seen = ready(server()), []
+    threads = [threading.Thread(target=lambda i=i: seen.append(client.report(episode(i)))) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(seen)) == 1
+
+
+def odd_episodes():
+    nan, whole = np.full((1, H), np.nan), np.zeros((1, H))
+    yield Trajectories(np.full((1, H + 1), -1), np.full((1, H), 10**9), nan)
+    yield Trajectories(np.full((1, H + 1), np.nan), np.full((1, H), np.inf), nan)
+    yield Trajectories(np.full((1, H + 1), "home"), np.full((1, H), None), whole)
+    yield Trajectories(np.zeros((1, 3)), np.zeros((1, 2)), np.zeros((1, 2)))  # broken off
+    yield Trajectories(np.zeros((1, H + 8)), np.zeros((1, H + 7)), np.zeros((1, H + 7)))
+    yield Trajectories(np.zeros((1, H + 1, 2, 3)), np.zeros((1, H, 4)), whole)
+
+
+@pytest.mark.parametrize("trajectory", list(odd_episodes()))
+def test_whatever_a_user_did_the_message_looks_the_same(trajectory, capfd):
+    odd, usual = Message.from_bytes(ready(server(1)).report(trajectory)), Message.from_bytes(ready(server(1)).report(episode()))
+    assert (len(odd.to_bytes()), odd.generation, odd.nonce) == (len(usual.to_bytes()), usual.generation, usual.nonce)
+    largest = server().algorithm.bound.largest
+    assert np.abs(odd.values - usual.values).max() <= 2 * largest  # the same noise, on something bounded
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_hostile_release_cannot_move_the_bound():
+    """The promise does not rest on what the server sends to be planned with."""
+    made = server()
+    released = made.released()
+    for values in (np.full_like(released.values, 1e300), -np.full_like(released.values, 1e12)):
+        silent, loud = server(5).client(), server(5).client()
+        for client in (silent, loud):
+            try:
+                client.plan(dataclasses.replace(released, values=values))
+            except (ValueError, ArithmeticError, np.linalg.LinAlgError):
+                client.plan(released)
+        empty = Trajectories(np.full((1, H + 1), -1), np.full((1, H), -1), np.zeros((1, H)))
+        one, other = (Message.from_bytes(c.report(t)).values for c, t in ((silent, empty), (loud, episode())))
+        assert np.linalg.norm(one - other) <= made.algorithm.bound.sensitivity(confide.Relation.REPLACE)
+    with pytest.raises(InvalidParameter, match="a release must have"):
+        made.client().plan(dataclasses.replace(released, values=np.zeros(3)))
+
+
+def test_what_is_no_report_is_refused():
+    made = server()
+    with pytest.raises(InvalidParameter, match="call plan first"):
+        made.client().report(episode())
+    with pytest.raises(InvalidParameter, match="exactly one user"):
+        ready(made).report(LOCK.sample(LOCK.optimal_policy, 2, np.random.default_rng(0)))
+    with pytest.raises(InvalidParameter, match="exactly one user"):
+        ready(made).report(None)
+    with pytest.raises(InvalidParameter, match="another promise"):
+        LocalClient(made.algorithm, confide.LocalDP(1.0), noise_source("fast", 0), channel=made._privatizer.channel)
+    with pytest.raises(PrivacyError, match="copied or pickled"):
+        pickle.dumps(made.client())
+
+
+def test_no_way_leads_from_a_device_to_its_server():
+    made = server()
+    client = ready(made)
+    client.report(episode())
+    secrets = {id(made), id(made._privatizer), id(made._privatizer._source), id(made.noise)}
+    assert not secrets & reachable(client)
+    client.leak = made.observe
+    assert secrets & reachable(client)
+
+
+def reachable(start):
+    modules = {id(vars(module)) for module in sys.modules.values() if module is not None}
+    seen, queue = set(), [start]
+    while queue:
+        one = queue.pop()
+        if id(one) not in seen | modules and not isinstance(one, type):
+            seen.add(id(one))
+            queue += gc.get_referents(one)
+    return seen
+
+
+def test_devices_of_one_server_differ_and_are_reproducible():
+    made, again = server(3), server(3)
+    one, other = (ready(made).report(episode()) for _ in range(2))
+    assert one != other
+    assert [ready(again).report(episode()) for _ in range(2)] == [one, other]
+
+
+def test_a_device_that_restarts_sends_the_same_bytes(tmp_path):
+    made = server()
+    first = LocalClient(made.algorithm, PRIVACY, noise_source("fast", 1), store=tmp_path / "device")
+    first.plan(made.released())
+    sent = first.report(episode())
+    second = LocalClient(made.algorithm, PRIVACY, noise_source("fast", 2), store=tmp_path / "device")
+    assert second.report(episode(4)) == sent  # even before it has planned
+    third = LocalClient(made.algorithm, PRIVACY, noise_source("fast", 3))
+    third.restore(first.save())
+    assert third.report(episode(5)) == sent
+    with pytest.raises(StateError, match="another message"):
+        third.restore(_reported(made).save())
+    with pytest.raises(StateError, match="already released"):
+        third.restore(made.client().save())  # of a device that has not sent yet
+    with pytest.raises(StateError, match="another promise"):
+        LocalClient(made.algorithm, confide.LocalDP(1.0), noise_source("fast", 3)).restore(first.save())
+
+
+def _reported(made):
+    client = ready(made)
+    client.report(episode())
+    return client
+
+
+def test_a_message_that_is_not_stored_does_not_leave(tmp_path):
+    made = server()
+    twins = [LocalClient(made.algorithm, PRIVACY, noise_source("fast", i), store=tmp_path / "device") for i in range(2)]
+    for client in twins:
+        client.plan(made.released())
+    twins[0].report(episode())
+    with pytest.raises(StateError, match="already written"):
+        twins[1].report(episode())
+
+
+def test_without_noise_a_device_is_secure_or_nothing(monkeypatch):
+    made = UCRLVTR(LOCK.public, episodes=100, privacy=PRIVACY)
+    assert made.client().guarantee.source == "secure"
+    assert LocalClient(made.algorithm, PRIVACY).guarantee.source == "secure"
+    made.absorb(ready(made).report(episode()))
+    true_import = builtins.__import__
+
+    def missing(name, *rest):
+        if name.startswith("opendp"):
+            raise ImportError(name)
+        return true_import(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(MissingExtra, match="secure noise needs OpenDP"):
+        LocalClient(made.algorithm, PRIVACY)
+    with pytest.raises(MissingExtra, match="secure noise needs OpenDP"):
+        UCRLVTR(LOCK.public, episodes=100, privacy=PRIVACY).client()
+
+
+class TwoPolicies:
+    """Two policies at a time; users contribute where they ended."""
+
+    bound = L2Ball(1.0, 3)
+
+    def plan(self, released):
+        policies = tuple(TabularPolicy(np.full((2, 3), a), 2) for a in range(2))
+        return Round(policies, self, memory={"seen": np.array(released.generation)})
+
+    def contribution(self, users):
+        return self.bound.clip(np.eye(3)[users.states[0, -1]])
+
+
+def test_each_policy_serves_an_equal_share():
+    """Of 400 devices between 150 and 250 play the first policy but for 5e-7."""
+    made = Learner(Calibration(TwoPolicies(), geometric(500)), privacy=PRIVACY, noise=noise_source("fast", 0))
+    chosen = []
+    for _ in range(400):
+        client = made.client()
+        chosen.append(client.plan(made.released()).actions[0, 0])
+        assert client.plan(made.released()).actions[0, 0] == chosen[-1]
+        client.report(Trajectories(np.zeros((1, 3), dtype=int), np.zeros((1, 2)), np.zeros((1, 2))))
+    assert 150 < sum(chosen) < 250
