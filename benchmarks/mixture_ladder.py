@@ -15,11 +15,12 @@ from cases import Case, joint, measured
 from record import record
 
 from confide.experiments.spec import Named
-from confide.learning.learner import Learner
+from confide.learning.learner import Calibration, Learner
 from confide.mechanisms.counters import Buffered, Toeplitz, Tree
+from confide.mixtures.linopt_vi import value_iteration
 from confide.mixtures.printed import value_steps
-from confide.mixtures.regressions import BALANCE
-from confide.mixtures.ucrl_vtr import Calibration, ValueTargetedPlanning, paper, tight
+from confide.mixtures.regressions import BALANCE, Choices, Regressions, tight
+from confide.mixtures.ucrl_vtr import paper
 from confide.mixtures.value_features import centred, raw, reduced
 from confide.planners.regression import Repair
 from confide.privacy.request import Request
@@ -47,39 +48,44 @@ class Rung:
         return Case("lock", agent, joint(self.epsilon), EPISODES, self.seeds, options)
 
 
+def with_parts(before: Calibration, **changed) -> Calibration:
+    """The same schedule and counter, with other parts of the regression."""
+    return replace(before, algorithm=value_iteration(replace(before.algorithm.regressions, **changed), before.schedule))
+
+
 def printed(public, privacy) -> Calibration:
-    return paper(public, privacy, every_episode(EPISODES))
+    return paper(public, Choices(EPISODES, privacy, "paper"))
 
 
 def printed_noise(public, privacy) -> Calibration:
     """The printed noise, but eigenvalues are repaired, and the bonus is the one that works."""
     before = printed(public, privacy)
-    return replace(before, regularizer=Repair(before.bound.balance))
+    return with_parts(before, regularizer=Repair(before.algorithm.regressions.bound.balance))
 
 
 def exact(public, _privacy, counter=Tree, schedule=None) -> Calibration:
     """One joint query with exact accounting; values in units of H, so that rows are in [0, 1]^d and targets in [0, 1]."""
     d, H, times = public.dimension, public.horizon, schedule or every_episode(EPISODES)
     bound = RegressionRows(value_steps(H), d, row_norm=math.sqrt(d), target=1.0, balance=math.sqrt(d), nonnegative=True)
-    return Calibration(raw(d, H), bound, Repair(bound.balance), times, counter=counter(times.leaves), weights=1.0)
+    regressions = Regressions(public, raw(d, H), bound, Repair(bound.balance), plain=True)
+    return Calibration(value_iteration(regressions, times), times, counter(times.leaves))
 
 
 def centred_values(public, privacy) -> Calibration:
-    before = exact(public, privacy, Toeplitz, geometric(EPISODES))
-    return replace(before, features=centred(public.dimension))
+    return with_parts(exact(public, privacy, Toeplitz, geometric(EPISODES)), features=centred(public.dimension))
 
 
 def fewer_dimensions(public, privacy) -> Calibration:
     """Rows in d - 1 dimensions: phi in [0, 1]^d is at most sqrt(ceil(d / 2) floor(d / 2) / d) from its mean."""
     d, n = public.dimension, value_steps(public.horizon)
     bound = RegressionRows(n, d - 1, row_norm=math.sqrt((d // 2) * ((d + 1) // 2) / d), target=1.0, balance=BALANCE)
-    return replace(centred_values(public, privacy), features=reduced(d), bound=bound, regularizer=Repair(bound.balance))
+    return with_parts(centred_values(public, privacy), features=reduced(d), bound=bound, regularizer=Repair(bound.balance))
 
 
-def public_weights(public, _privacy) -> Calibration:
+def public_weights(public, privacy) -> Calibration:
     """All of ucrl-vtr but the simplex."""
-    before = tight(public, geometric(EPISODES))
-    return replace(before, regularizer=replace(before.regularizer, simplex=None))
+    before = tight(public, Choices(EPISODES, privacy), value_iteration)
+    return with_parts(before, regularizer=replace(before.algorithm.regressions.regularizer, simplex=None))
 
 
 MAKERS: dict[str, Callable[..., Calibration]] = {
@@ -144,10 +150,9 @@ class Composed(Learner):
         assert episodes == EPISODES
         chosen = MAKERS[step](public, privacy)
         if simplex:
-            chosen = replace(chosen, regularizer=replace(chosen.regularizer, simplex=chosen.features))
-        parts = (public.kernels / chosen.unit, public.rewards, chosen.features, chosen.bound, chosen.regularizer)
-        planning = ValueTargetedPlanning(*parts, chosen.weights, chosen.ceiling)
-        super().__init__(planning, chosen.schedule, privacy=privacy, counter=chosen.counter, loss=chosen.loss)
+            parts = chosen.algorithm.regressions
+            chosen = with_parts(chosen, regularizer=replace(parts.regularizer, simplex=parts.features))
+        super().__init__(chosen, privacy=privacy)
 
 
 def main() -> None:
