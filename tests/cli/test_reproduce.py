@@ -30,8 +30,8 @@ def test_false_claims_are_findings_and_false_errata_are_failures(monkeypatch, st
     done = call("balle16", "--quick")
     assert done.exit_code == code
     assert "does not hold" in done.stdout and "all [0, 1] is well" in done.stdout
-    assert "1 claims, 1 of them do not hold; 1 errata" in done.stdout
-    assert ("errata that did not come out as stated: 7" in done.stderr) == (code == 1)
+    assert "claims checked: 1, do not hold: 1; errata: 1" in done.stdout
+    assert ("errata that the computation does not confirm: 7" in done.stderr) == (code == 1)
 
 
 def test_json_is_machine_readable(monkeypatch):

@@ -84,7 +84,7 @@ def test_constants_that_break_the_promise_are_refused():
     spec = RunSpec(
         agent="ofu-lq", problem="oscillator", episodes=100, privacy=JointDP(45.0, 1e-5), options=(("calibration", "paper"),)
     )
-    with pytest.raises(confide.PrivacyError, match="more than the epsilon=45 asked for"):
+    with pytest.raises(confide.PrivacyError, match="more than the requested epsilon=45"):
         spec.ready(system, 0)
 
 

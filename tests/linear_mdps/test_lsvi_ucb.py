@@ -317,14 +317,14 @@ def test_the_printed_batches_may_be_given():
 def test_printed_constants_that_break_the_promise_are_refused_with_the_true_number():
     """E.3: sensitivities of 2 and 4 H in L2 are used as if they were in L1."""
     agent = LSVIUCB(LATENT.public, episodes=3000, privacy=PURE, calibration="paper")
-    with pytest.raises(PromiseBroken, match=r"epsilon=1\.36\d* at delta=0, more than the epsilon=1 asked for"):
+    with pytest.raises(PromiseBroken, match=r"epsilon=1\.36\d* at delta=0, more than the requested epsilon=1"):
         run(agent, LATENT, seed=0)
 
 
 def test_they_are_refused_before_the_first_user_is_served():
     """Also where nobody asks for the guarantee."""
     agent = made(LATENT, episodes=3000, privacy=PURE, calibration="paper")
-    with pytest.raises(PromiseBroken, match="more than the epsilon=1 asked for"):
+    with pytest.raises(PromiseBroken, match="more than the requested epsilon=1"):
         serve(agent, LATENT)
 
 

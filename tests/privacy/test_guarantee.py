@@ -65,7 +65,7 @@ def test_it_states_what_the_noise_gives_not_what_was_asked_for():
 
 
 def test_a_loss_beyond_the_request_is_refused_with_its_number():
-    with pytest.raises(PromiseBroken, match=r"gives epsilon=1\.0\d+ at delta=1e-05, more than the epsilon=1 asked for"):
+    with pytest.raises(PromiseBroken, match=r"gives epsilon=1\.0\d+ at delta=1e-05, more than the requested epsilon=1"):
         make(GaussianDP(loss_for(REQUEST).mu * 1.01))
     with pytest.raises(PromiseBroken):
         make(PureDP(math.inf))

@@ -167,7 +167,7 @@ def test_it_cannot_be_copied_and_shows_no_values():
 
 
 def test_local_requests_are_refused():
-    with pytest.raises(PromiseBroken, match="LocalDP was asked for, which central trust does not give"):
+    with pytest.raises(PromiseBroken, match="LocalDP was requested, which central trust does not give"):
         make(privacy=LocalDP(1.0, 1e-5))
 
 

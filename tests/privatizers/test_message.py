@@ -112,7 +112,7 @@ def test_promises_that_a_channel_cannot_keep_are_refused():
     fast = noise_source("fast", 0)
     with pytest.raises(InvalidParameter, match="use LocalDP, got JointDP"):
         open_channel(BOUND, JointDP(1.0), source=fast)
-    with pytest.raises(PromiseBroken, match="more than the epsilon=1 asked for"):
+    with pytest.raises(PromiseBroken, match="more than the requested epsilon=1"):
         open_channel(BOUND, LocalDP(1.0, 1e-5), source=fast, loss=GaussianDP(0.5))
     more = open_channel(BOUND, LocalDP(1.0, 1e-5), source=fast, loss=GaussianDP(0.1))  # printed constants add more noise
     assert more.guarantee.epsilon < 0.5

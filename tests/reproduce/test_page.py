@@ -60,13 +60,13 @@ def test_the_page_has_everything():
         "a note",
     ):
         assert part in page
-    assert "3 claims were looked at, 1 of them do not hold; 3 errata" in page
+    assert "Claims checked: 3. Claims that do not hold: 1. Errata: 3." in page
     assert "| Thm. 1 | \\|\\|x\\|\\| &lt;= 1 for &lt;x, y> | 2 \\* 2 | holds | `mixtures/printed.py` |" in page
     assert "| Alg. 1 | Small | `mixtures/printed.py: Small` | lock | - | regret 3 ± 0.5 | uniform 9 |" in page
     assert "1. **(1).** *Printed*: a\\*b *True*: b\\*a *Shown*: 1 = 1 (arithmetic)" in page
-    assert "2. **(2).** *Printed*: teh *True*: the (Text.)" in page
-    assert "did not come out as stated" in page
-    assert "![small16, drawn](small16.svg)" in page
+    assert "2. **(2).** *Printed*: teh *True*: the (An error in the text.)" in page
+    assert "The computation does not confirm this erratum." in page
+    assert "![Figure: small16](small16.svg)" in page
 
 
 def test_json_is_json():

@@ -62,7 +62,5 @@ def test_printed_noise_never_gives_more_than_it_should_where_it_is_run(found, pa
 
 
 def test_there_are_four_papers():
-    with pytest.raises(
-        InvalidParameter, match="there is no paper 'dwork06' here; there are balle16, luyo21, zhou22, chowdhury21"
-    ):
+    with pytest.raises(InvalidParameter, match="unknown paper 'dwork06'; choose one of balle16, luyo21, zhou22, chowdhury21"):
         reproduce("dwork06")

@@ -1,4 +1,4 @@
-"""confide reproduce: a paper's claims, algorithms and errata, computed."""
+"""confide reproduce: check the claims and errata of a paper, and run its algorithms."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
 def reproduce(
     paper: Annotated[str, typer.Argument(help="balle16, luyo21, zhou22 or chowdhury21.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds and users; seconds in place of minutes.")] = False,
-    out: Annotated[Path | None, typer.Option(help="A folder for the page, its figures and the numbers as JSON.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Use fewer seeds and users; takes seconds instead of minutes.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the page, its figures and the numbers as JSON to this folder.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute a paper's claims and errata. Claims may fail; exit code 1 only if one of our own errata does not come out."""
+    """Check the claims of a paper and run its algorithms.
+
+    A claim of the paper that does not hold is reported. The exit code is 1 only if the computation does not confirm one of our errata.
+    """
     from confide.reproduce import reproduce as compute
 
     with _telling(as_json) as say:
@@ -34,13 +37,13 @@ def reproduce(
             typer.echo(f"page: {out / f'{paper}.md'}")
     if found.broken:
         numbers = ", ".join(str(erratum.number) for erratum in found.broken)
-        typer.echo(f"errata that did not come out as stated: {numbers}", err=True)
+        typer.echo(f"errata that the computation does not confirm: {numbers}", err=True)
         raise typer.Exit(1)
 
 
 @contextmanager
 def _telling(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """What is being computed, on a terminal only."""
+    """Show progress, on a terminal only."""
     from rich.console import Console
     from rich.markup import escape
 
@@ -60,18 +63,18 @@ def _print(found: "Reproduction") -> None:
     console = Console()
     console.print(found.title, style="bold", markup=False, highlight=False)
     claims = [(claim.locator, claim.says, claim.computed, claim.verdict) for claim in found.calibrations]
-    _table(console, "constants and theorems", ("where", "the paper says", "computed", ""), claims)
+    _table(console, "constants and theorems", ("where", "the paper says", "computed", "verdict"), claims)
     runs = [(one.name, *cells(run)) for one in found.algorithms for run in one.measured]
-    _table(console, "algorithms", ("algorithm", "run", "epsilon", "measured", "beside"), runs)
+    _table(console, "algorithms", ("algorithm", "run", "epsilon", "measured", "for comparison"), runs)
     claims = [(claim.locator, claim.says, claim.computed, claim.verdict) for claim in found.empirical]
-    _table(console, "results", ("where", "the paper says", "computed", ""), claims)
+    _table(console, "results", ("where", "the paper says", "computed", "verdict"), claims)
     for table in found.tables:
         _table(console, table.title, table.headings, table.rows)
     wrong = [(str(e.number), e.locator, e.true, e.computed, e.verdict) for e in found.errata]
-    _table(console, "errata", ("", "where", "what is true", "computed", ""), wrong)
+    _table(console, "errata", ("no.", "where", "correction", "computed", "verdict"), wrong)
     looked = len(found.calibrations) + len(found.empirical)
     console.print(
-        f"{looked} claims, {len(found.refuted)} of them do not hold; {len(found.errata)} errata, {len(found.broken)} not shown",
+        f"claims checked: {looked}, do not hold: {len(found.refuted)}; errata: {len(found.errata)}, not confirmed: {len(found.broken)}",
         highlight=False,
     )
 

@@ -184,7 +184,7 @@ def paper_calibration(epsilon: float, delta: float, dimension: int) -> SmoothCal
     if true > delta:
         raise PromiseBroken(
             f"the constants of [Balle16, Lemma 1] give delta={true:.6g} at epsilon={epsilon:g} and dimension={dimension}, "
-            f'more than the delta={delta:g} asked for; use calibration="tight"'
+            f'more than the requested delta={delta:g}; use calibration="tight"'
         )
     return SmoothCalibration(alpha, beta)
 

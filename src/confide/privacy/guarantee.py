@@ -33,13 +33,13 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         if self.trust not in _SERVES[type(self.request)]:
-            raise PromiseBroken(f"{type(self.request).__name__} was asked for, which {self.trust.value} trust does not give")
+            raise PromiseBroken(f"{type(self.request).__name__} was requested, which {self.trust.value} trust does not give")
         if self.users < 1:
             raise InvalidParameter(f"users must be at least 1, got users={self.users}")
         if self.times == 1 and self.epsilon > self.request.epsilon * (1 + SLACK):
             raise PromiseBroken(
                 f"this noise gives epsilon={self.epsilon:.6g} at delta={self.delta:g}, "
-                f"more than the epsilon={self.request.epsilon:g} asked for"
+                f"more than the requested epsilon={self.request.epsilon:g}"
             )
 
     @property

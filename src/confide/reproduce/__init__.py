@@ -1,4 +1,4 @@
-"""The four papers, reproduced: `reproduce("luyo21", quick=True)` computes every claim, and `out=` writes the page."""
+"""Reproduce four papers: `reproduce("luyo21", quick=True)` checks every claim, and `out=` writes a page."""
 
 import importlib
 from pathlib import Path
@@ -26,13 +26,13 @@ __all__ = ["PAPERS", "Algorithm", "Claim", "Erratum", "Figure", "Measurement", "
 
 
 def reproduce(paper: str, *, quick: bool = False, out: str | Path | None = None, progress: Say | None = None) -> Reproduction:
-    """All of a paper: its constants and what they really promise, its algorithms run, its claims measured, its errata shown.
+    """Reproduce a paper: check its constants, run its algorithms, measure its claims and verify its errata.
 
-    `quick` takes fewer seeds and fewer users; calibrations and errata are the same. With `out` the page, its figures and the numbers
-    as JSON go into that folder. `progress` is told in words what is being computed.
+    `quick` uses fewer seeds and fewer users; calibrations and errata are the same. `out` is a folder for the page, its figures and the
+    numbers as JSON. `progress` is called with a short text at each step.
     """
     if paper not in PAPERS:
-        raise InvalidParameter(f"there is no paper {paper!r} here; there are {', '.join(PAPERS)}")
+        raise InvalidParameter(f"unknown paper {paper!r}; choose one of {', '.join(PAPERS)}")
     module = importlib.import_module(f"confide.reproduce.{paper}")
     found: Reproduction = module.reproduce(quick, progress or (lambda _: None))
     if out is not None:

@@ -74,12 +74,12 @@ def constants() -> Table:
         "Lemma 1: alpha, beta",
         "its true delta at epsilon",
         "its true epsilon at delta",
-        "alpha that suffices at that beta",
+        "sufficient alpha at that beta",
         "supplement: alpha, beta",
         "ours: alpha, beta",
     )
     note = "True epsilon 0: the two distributions are closer than delta in total variation. Ours: half the largest beta, the least alpha."
-    return Table("Lemma 1 and what its noise really gives", headings, tuple(rows), note)
+    return Table("Lemma 1: the privacy of its noise, computed exactly", headings, tuple(rows), note)
 
 
 def privacy_claims() -> tuple[Claim, ...]:
@@ -94,7 +94,7 @@ def privacy_claims() -> tuple[Claim, ...]:
             "Lemma 1, Alg. 1, Alg. 2",
             "alpha = 5 sqrt(2 ln(2/delta))/epsilon, beta = epsilon/(4 (d + ln(2/delta))): (epsilon, delta)-DP.",
             f"epsilon = delta = .1, d = 40: alpha = {alpha:.1f}, beta = {short(beta)}; true delta {short(true)}. "
-            f"alpha = {enough:.2f} would do: {alpha / enough:.0f} times less noise.",
+            f"alpha = {enough:.2f} suffices, which is {alpha / enough:.0f} times less noise.",
             true <= delta,
             _SMOOTH,
             {"alpha": alpha, "beta": beta, "enough": enough},
@@ -110,7 +110,7 @@ def privacy_claims() -> tuple[Claim, ...]:
         Claim(
             "Supplement, Lemma 1",
             "alpha = 15 sqrt(2 ln(4/delta))/epsilon and a smaller beta: (epsilon, delta)-DP for epsilon <= 5.",
-            f"True delta at most {short(worst)} of the one asked for, over 12 settings.",
+            f"True delta at most {short(worst)} times the requested delta, over 12 settings.",
             worst <= 1,
             _SMOOTH,
             {"worst": worst},
@@ -156,8 +156,8 @@ def utility_claims() -> tuple[Claim, ...]:
         Claim(
             "Cor. 11; supplement, Cor. 15",
             "The excess risk of DP-LSW is O(1/m^2) where every state is visited.",
-            f"Exponent {late:.3f} between m = 1e8 and 1e11 on the chain, as printed; {early:.2f} between 1e4 and 1e6, where e^(-k beta) "
-            "decides.",
+            f"Exponent {late:.3f} between m = 1e8 and 1e11 on the chain, as printed; {early:.2f} between 1e4 and 1e6, where the "
+            "factor e^(-k beta) dominates.",
             late <= -2 + 0.01,
             "`LSW.smooth_sensitivity` at the expected counts",
             {"exponent": late, "exponent_before": early},

@@ -35,7 +35,7 @@ def features(group: int) -> Array | None:
 
 
 class ChainLog:
-    """Users of the chain, made again from their seed whenever they are read; sums that were asked for are kept."""
+    """Users of the chain, generated from their seed each time they are read; sums that were computed are cached."""
 
     assumptions = ("simulated",)
     max_trajectories = 1
@@ -100,7 +100,7 @@ def released(estimator: Any, log: ChainLog, rng: np.random.Generator, privacy: C
 
 
 def constant_error(value: float = 0.5) -> float:
-    """Of one value for every state, the middle of what is possible: whoever learns nothing can have it."""
+    """RMSE of one value for every state, the middle of the range: it needs no data."""
     return rmse(np.full(STATES, value))
 
 

@@ -61,7 +61,7 @@ def lemma_1() -> Erratum:
         "False for a large epsilon. The supplement proves other constants, 15 sqrt(2 ln(4/delta))/epsilon and a smaller beta, and only for "
         "epsilon <= 5 and beta <= ln 2; those hold.",
         f"epsilon = 55, delta = .1, d = 1: the constants of the main text give delta = {true:.4f}. They fail from epsilon = {said} on. "
-        f"The supplement's give at most {short(worst)} times the delta asked for, over 18 settings.",
+        f"The supplement's give at most {short(worst)} times the requested delta, over 18 settings.",
         0.132 < true < 0.133 and worst <= 1,
         _SMOOTH,
         {"delta_at_55": true, "supplement_worst": worst, **{f"fails_{delta:g}_{d}": e for (delta, d), e in fails.items()}},
@@ -117,9 +117,9 @@ def interior_value() -> Erratum:
         "The maximum of e^(-bx)/(a - x)^2 over [0, a - 1] is e^2 b^2 e^(-ab)/4 between the two simple cases.",
         "The function is log-convex, and that value is its minimum; the maximum is max(1/a^2, e^(-b(a-1))). Lemma 12, Thm. 13 and Cor. 14 "
         "inherit it and are false; with e^beta in place of e^2 beta^2/4 they are true. The rate 1/m^2 (Cor. 11, 15) survives.",
-        f"a = 1000, b = .01: the maximum is {short(true)} (searched: {short(searched)}), printed {short(printed)}. Lemma 12 is exceeded "
-        f"up to {short(worst)} times (m = {where[0]}, p = {where[1]:g}, beta = {where[2]:g}); mended it holds (at most {most:.3f} times). "
-        f"Thm. 13 on the chain at m = 1000: risk/alpha^2 = {short(risk)}, bound {short(bound)}.",
+        f"a = 1000, b = .01: the maximum is {short(true)} (searched: {short(searched)}), printed {short(printed)}. Lemma 12 is "
+        f"exceeded up to {short(worst)} times (m = {where[0]}, p = {where[1]:g}, beta = {where[2]:g}); corrected, it holds (at "
+        f"most {most:.3f} times). Thm. 13 on the chain at m = 1000: risk/alpha^2 = {short(risk)}, bound {short(bound)}.",
         math.isclose(true, searched, rel_tol=1e-6) and true > 10 * printed and worst > 1e4 and most <= 1 and risk > bound,
         "the expectation over the binomial distribution, exactly",
         {"maximum": true, "printed": printed, "lemma_12": worst, "mended": most, "risk": risk, "bound": bound},
@@ -268,8 +268,8 @@ def large_delta() -> Erratum:
     return Erratum(
         10,
         "Sec. 6",
-        "The experiments promise delta = .1.",
-        "That promise is empty: to publish each record with probability .1 is (0, .1)-DP, and its estimate is far better.",
+        "The experiments use delta = .1.",
+        "This guarantee is vacuous: publishing each record with probability .1 is (0, .1)-DP, and gives a far better estimate.",
         f"m = 10,000: RMSE of that publication {short(errors['subsample'])}, of DP-LSW {short(errors['exact'])} (exact) and "
         f"{short(errors['printed'])} (as printed).",
         errors["subsample"] < errors["exact"] < errors["printed"],
@@ -287,8 +287,9 @@ def unspecified() -> Erratum:
         11,
         "Sec. 6",
         "The experiments are described in one paragraph.",
-        "Not said: when the reward comes, whether the final state counts, F_max (1, or R_max/(1 - gamma) = 100), w, rho, the sizes of the "
-        "batches, the range of lambda and its constant, where trajectories start. Two of these decide the result.",
+        "Not stated: when the reward is received, whether the final state counts, F_max (1, or R_max/(1 - gamma) = 100), w, rho, "
+        "the sizes of the batches, the range of lambda and its constant, where trajectories start. Two of these determine the "
+        "result.",
         f"The noise of DP-LSW at m = 1e5 is {short(uniform)} with a uniform start and {short(first)} if all start in the first state, "
         f"{uniform / first:,.0f} times less; F_max = 100 multiplies it by 100.",
         uniform > 100 * first,

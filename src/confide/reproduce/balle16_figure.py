@@ -30,7 +30,7 @@ class Curves:
     ridged: dict[tuple[str, int], Array]  # DP-LSL: (calibration, group); "none" is LSL
 
     def best(self, calibration: str, group: int) -> tuple[Array, Array]:
-        """(errors [size, run], ridges [size]) at the ridge that is best on average: chosen with the truth in hand, which nobody has."""
+        """(errors [size, run], ridges [size]) at the ridge that is best on average, which only somebody who knows the truth can choose."""
         table = self.ridged[calibration, group]
         at = table.mean(axis=2).argmin(axis=0)
         return table[at, np.arange(len(self.sizes))], self.ridges[at]
@@ -74,9 +74,9 @@ def excess_risk(users: float, group: int, estimator: str, calibration: str = "pa
 def figure(curves: Curves) -> Figure:
     return Figure(
         "balle16",
-        "Fig. 1 of [Balle16], drawn again: RMSE over the states of the chain (dotted: the constant 1/2), and excess risk, against the "
-        "number of trajectories m. Bands are two standard errors. DP-LSL is shown at the ridge that is best with the truth in hand, LSL at "
-        "lambda = sqrt(m). `exact` keeps the same promise with the least noise.",
+        "Fig. 1 of [Balle16], drawn again: RMSE over the states of the chain (dotted: the constant 1/2), and excess risk, against "
+        "the number of trajectories m. Bands are two standard errors. DP-LSL is shown at the ridge that minimises the true error, "
+        "which is unknown in practice, LSL at lambda = sqrt(m). `exact` gives the same guarantee with the least noise.",
         (_left(curves), _second(curves), _third(curves), _fourth(curves)),
     )
 
@@ -155,7 +155,7 @@ def _without_privacy(curves: Curves) -> tuple[Claim, ...]:
             "LSL and LSW converge to the same solution.",
             f"With lambda = sqrt(m) the error of LSL on the table falls from {short(errors['LSL', 1][0])} to "
             f"{short(errors['LSL', 1][-1])} at m = {curves.sizes[-1]:,} (LSW: {short(errors['LSW', 1][-1])}); with pairs of states, "
-            f"where both keep the error of the features, it is {pairs:.2f} times that of LSW there.",
+            f"where the error of the features remains in both, it is {pairs:.2f} times that of LSW there.",
             falling,
             _HOW,
             {"table": float(errors["LSL", 1][-1]), "ratio_pairs": pairs},
@@ -227,7 +227,7 @@ def crossing(calibration: str, error: Callable[[float], float], group: int = 1) 
 
 
 def _ridges(curves: Curves) -> Claim:
-    """Over all sizes, and over those where something is learned: at the others the best ridge is whatever answers zero."""
+    """Over all sizes, and over those where something is learned: at the others the best ridge is one that makes the estimate zero."""
     found, said = {}, []
     for name, spoken in CALIBRATIONS.items():
         errors, ridges = curves.best(name, 1)
@@ -245,8 +245,8 @@ def _ridges(curves: Curves) -> Claim:
         "The best accuracy of DP-LSL comes with lambda proportional to sqrt(m).",
         f"The best of {len(curves.ridges)} ridges, {'; '.join(said)}.",
         all(abs(value - 0.5) < 0.15 for value in found.values()) if found else None,
-        f"{_HOW}; judged where the error is below .8 of that of answering 0, a window that was chosen after seeing that all sizes together "
-        "give no power; an exponent within .15 of 1/2 counts",
+        f"{_HOW}; judged where the error is below .8 of that of the estimate 0, a window that was chosen after seeing that all "
+        "sizes together do not follow a power law; an exponent within .15 of 1/2 counts as agreement",
         found,
     )
 

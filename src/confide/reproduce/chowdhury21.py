@@ -73,7 +73,7 @@ def constants() -> Table:
             )
     headings = (
         "system",
-        "asked for",
+        "request",
         "m",
         "sigma_1, sigma_2",
         "Lambda (= lambda_min = lambda_max/3)",
@@ -81,11 +81,12 @@ def constants() -> Table:
         "nu",
         "beta_1",
         "true epsilon",
-        "noise / what is needed",
+        "noise / noise needed",
     )
     note = (
-        "K = 1e5, gamma = 1.2, alpha = .1. True epsilon: of both counters and all releases together, for a user who is replaced, by exact "
-        "accounting; the width beta_k, which leaks (erratum 5), is left out. What is needed: the same joint query through the same tree."
+        "K = 1e5, gamma = 1.2, alpha = .1. True epsilon: of both counters and all releases together, for a user who is replaced, "
+        "by exact accounting; the width beta_k, which leaks (erratum 5), is not included. Noise needed: for the same joint query "
+        "through the same tree."
     )
     return Table("Thm. 2 and Thm. 3 in numbers", headings, tuple(rows), note)
 
@@ -113,7 +114,7 @@ def privacy_claims(wrong: Mapping[int, Erratum]) -> tuple[Claim, ...]:
         Claim(
             "Thm. 2, the algorithm",
             "Private-OFU-RL is (epsilon, delta)-JDP.",
-            f"Not as printed: the width is no function of the releases; for two neighbouring data sets with equal releases it is "
+            f"Not as printed: the width is not a function of the releases; for two neighbouring data sets with equal releases it is "
             f"{leak['first']:.9f} and {leak['second']:.9f} (erratum 5). With ln det of the release it is.",
             leak["first"] == leak["second"],
             "two data sets that differ in one user",
@@ -128,7 +129,8 @@ def lemma_claims(wrong: Mapping[int, Erratum]) -> tuple[Claim, ...]:
         Claim(
             "Lemma 2",
             "Under Assumption 1 ||x|| <= 1 and ||u|| <= gamma.",
-            f"The oscillator with R = .06 keeps Assumption 1, and has an input of length {wrong[7].numbers['input']:.2f} > gamma = 1.2.",
+            f"The oscillator with R = .06 satisfies Assumption 1, and has an input of length {wrong[7].numbers['input']:.2f} > "
+            "gamma = 1.2.",
             wrong[7].numbers["input"] <= wrong[7].numbers["gamma"],
             "`problems/lq_checks.py`, erratum 7",
             wrong[7].numbers,
@@ -251,7 +253,7 @@ def growth(curves: Curves) -> Claim:
         f"{in_epsilon.against(0.5)}. The bound is at least {short(under)} times what was measured. As printed: exponent of K "
         f"{plain(idle)}, nothing is learned.",
         under >= 1,
-        f"{PROBLEM}, {len(next(iter(users.values())))} seeds; holds means that regret is under the bound",
+        f"{PROBLEM}, {len(next(iter(users.values())))} seeds; the claim holds if the regret is below the bound",
         {"in_K": in_K.slope, "in_epsilon": in_epsilon.slope, "under": under},
     )
 

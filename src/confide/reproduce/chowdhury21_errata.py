@@ -128,8 +128,8 @@ def overshoot() -> Erratum:
         4,
         "Thm. 2",
         'sigma_i^2 "~" 8 m Delta_i^2 ln(2/delta)/epsilon^2 makes each counter (epsilon/2, delta/2)-DP, for any epsilon > 0.',
-        "It overshoots epsilon/2 a little, and with the sensitivities of erratum 3 the promise fails for a large epsilon; for a small one "
-        "composing both counters as if each could be hit in full makes up for it.",
+        "It overshoots epsilon/2 a little, and with the sensitivities of erratum 3 the guarantee fails for a large epsilon; for a "
+        "small one it holds, since composition counts the worst case of both counters.",
         f"Overshoot {', '.join(f'{100 * value:.1f} % (epsilon = {epsilon:g})' for epsilon, value in shares.items())}. Both counters and "
         f"all releases together, a user replaced: true epsilon {tight:.3f} at nominal 1, more than nominal from {fails[1]:.1f} on; by the "
         f"printed ||z|| <= 1 + gamma {loose:.3f}, and from {fails[0]:.1f} on.",
@@ -159,8 +159,9 @@ def leak() -> Erratum:
         5,
         "Lemma 1, (8), Alg. 1, line 4",
         "beta_k(alpha) has ln det(I + Z_k^T Z_k / lambda_min), and the confidence set that users' policies follow from is made with it.",
-        "A leak: Z_k^T Z_k is exact, and was never released. Two neighbouring data sets with the same releases have different widths, so "
-        "that whoever sees the width can tell them apart, whatever epsilon is. With ln det of the released matrix it is valid and public.",
+        "This leaks: Z_k^T Z_k is exact and was never released. Two neighbouring data sets with the same releases have different "
+        "widths, so that an observer of the width can distinguish them, for any epsilon. With ln det of the released matrix it is "
+        "valid and public.",
         f"Two data sets of 2000 users that differ in one, with equal releases (to {same:.0e}): beta = {widths[0]:.9f} and {widths[1]:.9f}. "
         f"ln det of the release is the same for both, {log_det:.3f}.",
         widths[0] != widths[1] and same < 1e-9,
@@ -194,11 +195,11 @@ def long_gains() -> Erratum:
         7,
         "Lemma 2, Assumption 1",
         "Under Assumption 1 the algorithm has ||u|| <= gamma. S asks for ||Theta||_F <= 1 and controllability.",
-        "The optimal gains grow as R falls, and Assumption 1 bounds R from above only. Nor does S hold systems to C_A and C_B, so that the "
-        "optimistic one need not keep (e). Gains must be projected.",
-        f"The oscillator with R = .06 keeps Assumption 1 ({'yes' if found.holds else 'no'}) with gamma = {system.gain_bound:g}: ||K_h|| up "
-        f"to {longest:.2f}, and ||u|| up to {inputs:.2f} for some user. A controllable system with ||A|| = .95 > C_A = .6 and "
-        f"||Theta||_F = {size:.2f} is in S.",
+        "The optimal gains grow as R falls, and Assumption 1 bounds R from above only. S does not impose C_A and C_B either, so "
+        "that the optimistic system need not satisfy (e). Gains must be projected.",
+        f"The oscillator with R = .06 satisfies Assumption 1 ({'yes' if found.holds else 'no'}) with gamma = "
+        f"{system.gain_bound:g}: ||K_h|| up to {longest:.2f}, and ||u|| up to {inputs:.2f} for some user. A controllable system "
+        f"with ||A|| = .95 > C_A = .6 and ||Theta||_F = {size:.2f} is in S.",
         found.holds and longest > system.gain_bound and inputs > system.gain_bound and size <= 1 and reached == 2,
         "`problems/lq_checks.py: check`",
         {"gain": longest, "input": inputs, "gamma": system.gain_bound},
@@ -212,8 +213,8 @@ def constant_that_grows() -> Erratum:
         8,
         "Lemma 3, Thm. 1, Thm. 3",
         "||P_h(Theta)|| <= D for a constant D, over all of C_k and S.",
-        "S holds systems with ||A|| near 1, for which P_1 grows in proportion to H: D is of the order of H, and the regret bounds, which "
-        "hide D, have a power of H more.",
+        "S contains systems with ||A|| near 1, for which P_1 grows in proportion to H: D is of the order of H, and the regret "
+        "bounds, which hide D, have a power of H more.",
         "A = .9999, B = .01, Q = R = 1: ||P_1|| = " + ", ".join(f"{value:.1f} (H = {H})" for H, value in sizes.items()) + ".",
         sizes[40] > 7 * sizes[5],
         "`planners/riccati.py`",
@@ -237,7 +238,7 @@ def open_set() -> Erratum:
         "Assumption 1 (a), (9)",
         "The search is over C_k and S, S the controllable systems with ||Theta||_F <= 1; the minimum is taken.",
         "S is not closed, and the argmin need not exist: with fewer inputs than states A = 0 is the cheapest system, and not controllable. "
-        "Without controllability in S the minimum is there, and a finite horizon does not need it.",
+        "Without controllability in S the minimum exists, and a finite horizon does not need controllability.",
         "n = 2, d = 1, A = t x rotation: J = "
         + ", ".join(f"{value:.6f} (t = {t:g}, rank {ranks[t]})" for t, value in costs.items())
         + ".",

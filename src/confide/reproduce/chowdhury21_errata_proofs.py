@@ -124,7 +124,7 @@ def missing_proofs() -> Erratum:
         "Lemma 1, Claim 1",
         "The self-normalised inequality for matrix-valued martingales is announced; neither it nor the proof of Claim 1 is in the paper.",
         "It holds: mixing over matrices with independent normal columns gives the power n of the determinant.",
-        f"{runs} runs of {steps} steps: beyond the bound in {outside} (allowed: {FAILURE:g}), at most {largest:.2f} of it.",
+        f"{runs} runs of {steps} steps: the bound was exceeded in {outside} (allowed: {FAILURE:g}), at most {largest:.2f} of it.",
         outside <= FAILURE * runs,
         "simulation, n = 2, p = 3, noise on the sphere",
         {"outside": float(outside), "largest": largest},

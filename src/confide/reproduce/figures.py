@@ -1,4 +1,4 @@
-"""Figures in the house look: the palette, dashes and dress of `confide.drawing`, for curves that are not runs."""
+"""Figures of curves that are not runs, in the style of `confide.drawing`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def save(figure: Figure, folder: Path) -> Path:
-    """As SVG: the same numbers, the same file."""
+    """Save as SVG. The same numbers give the same file."""
     return saved(draw(figure), folder / f"{figure.name}.svg")
 
 

@@ -1,18 +1,18 @@
-"""What reproducing a paper finds: its claims with our numbers beside them, and its errata with the computations that show them."""
+"""The results of reproducing a paper: its claims with our numbers, and its errata with the computations that verify them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-Say = Callable[[str], None]  # what is being computed, for whoever waits
+Say = Callable[[str], None]  # reports progress
 Numbers = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something that the paper says, and what was computed or measured beside it.
+    """A statement of the paper, and what we computed or measured.
 
-    `holds` is None where nothing can be true or false: a constant that is printed, or a claim that no computation here reaches, and then
-    `computed` says so. A claim that is false is a finding, not a failure.
+    `holds` is None for a printed constant and for a claim that is not tested here; `computed` then says so. A claim that does not hold is a
+    finding about the paper, not a failure of the program.
     """
 
     locator: str  # of the paper: Cor. 5, Fig. 1
@@ -29,10 +29,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Erratum:
-    """Something that the paper gets wrong or leaves out, what is true instead, and the computation that shows it.
+    """An error or omission of the paper, its correction, and the computation that verifies the correction.
 
-    `stands` is whether the computation came out as `true` says: this is our statement, and if it fails we are wrong. None: an erratum in
-    the text alone, where nothing is to be computed.
+    `stands` states whether the computation confirms `true`; if it is False, our erratum is wrong. None: an error in the text, with nothing
+    to compute.
     """
 
     number: int
@@ -51,12 +51,10 @@ class Erratum:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One algorithm run a few times on one problem."""
+    """The result of running one algorithm several times on one problem."""
 
-    setting: str  # calibration, promise, problem, users
-    true_epsilon: (
-        float | None
-    )  # what its noise really gives at the delta asked for; None: no privacy, or none that one number states
+    setting: str  # calibration, guarantee, problem, users
+    true_epsilon: float | None  # of the noise that is added, at the requested delta; None: no privacy, or not a single number
     what: str  # regret, RMSE
     mean: float
     error: float | None  # standard error; None with one run
@@ -65,7 +63,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """An algorithm of the paper, where it is built, and what it did."""
+    """An algorithm of the paper, where it is implemented, and its measurements."""
 
     locator: str
     name: str
@@ -75,7 +73,7 @@ class Algorithm:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Numbers that belong together, as text."""
+    """A table, as text."""
 
     title: str
     headings: tuple[str, ...]
@@ -116,7 +114,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """All of a paper."""
+    """All results for one paper."""
 
     paper: str  # balle16
     key: str  # [Balle16]
@@ -131,17 +129,17 @@ class Reproduction:
 
     @property
     def broken(self) -> tuple[Erratum, ...]:
-        """Our own statements that did not come out as stated: there should be none."""
+        """Errata that the computation does not confirm. There should be none."""
         return tuple(erratum for erratum in self.errata if erratum.stands is False)
 
     @property
     def refuted(self) -> tuple[Claim, ...]:
-        """What the paper says and the computation contradicts."""
+        """Claims of the paper that the computation contradicts."""
         return tuple(claim for claim in (*self.calibrations, *self.empirical) if claim.holds is False)
 
 
 def short(value: float) -> str:
-    """A number as people read it: three digits."""
+    """A number with three significant digits."""
     if value == 0 or 1e-3 <= abs(value) < 1e4:
         return f"{value:.3g}" if abs(value) < 1e3 else f"{value:,.0f}"
     return f"{value:.3g}"

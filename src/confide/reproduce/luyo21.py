@@ -58,7 +58,7 @@ class Constants:
     locator: str
     local: bool
     pure: bool
-    noise: Callable[[Request], tuple[str, Loss]]  # the constants in words, and what they really give
+    noise: Callable[[Request], tuple[str, Loss]]  # the constants as text, and their exact privacy loss
     bound: Callable[..., float]
     exponents: tuple[float, float, float, float]  # claimed: of K, 1/epsilon, d (C_w = sqrt(d) in it) and H
     far: float = 1e100  # episodes at which logarithms and smaller terms hardly count
@@ -110,13 +110,13 @@ def constants() -> Table:
             asked = one.asked(epsilon)
             said, loss = one.noise(asked)
             rows.append((one.locator, str(asked), said, short(loss.epsilon_at(asked.delta)), _slack(asked, loss)))
-    headings = ("where", "asked for", "constants", "true epsilon", "noise / what is needed")
+    headings = ("where", "request", "constants", "true epsilon", "noise / noise needed")
     note = (
-        f"{_AT}. True epsilon: of all releases together, by exact accounting, with the sensitivities that features and values really have. "
-        "What is needed: the same queries through the same tree, or on the same device. Below 1 the promise is broken. For delta = 0 the "
-        "paper prints orders; the constants are its own steps."
+        f"{_AT}. True epsilon: of all releases together, by exact accounting, with the actual sensitivities of features and "
+        "values. Noise needed: for the same queries through the same tree, or on the same device. Below 1 the guarantee does not "
+        "hold. For delta = 0 the paper prints orders of growth only; the constants follow from its proofs."
     )
-    return Table("Noise, shift and width as printed, and what they really give", headings, tuple(rows), note)
+    return Table("Noise, shift and width as printed, and their exact privacy loss", headings, tuple(rows), note)
 
 
 def _slack(asked: Request, loss: Loss) -> str:
@@ -135,13 +135,13 @@ def promise(one: Constants) -> Claim:
         f"({'epsilon, 0' if one.pure else 'epsilon, delta'})-{kind} with the printed noise.",
         f"At nominal epsilon = 1{'' if one.pure else ', delta = 1e-5'}: {said}; true epsilon {short(true)}.",
         true <= 1,
-        f"`agents/{'luyo21_linear' if one.bound is linear_bound else 'luyo21'}.py`, {_AT}",
+        f"`{'linear_mdps' if one.bound is linear_bound else 'mixtures'}/printed.py`, {_AT}",
         {"epsilon": true},
     )
 
 
 def _answered(privacy: Request, sigma: float, upsilon: float, ridge: float, unions: int) -> tuple[float, float]:
-    """The part of a width that answers for the noise, and what it must be at least (Thm. 7, condition 3; Thm. 9, (5))."""
+    """The part of a width that accounts for the noise, and its required minimum (Thm. 7, condition 3; Thm. 9, (5))."""
     C_w, noises = math.sqrt(D), K if isinstance(privacy, LocalDP) else SETTING.levels
     C = sigma * math.sqrt(noises) * (math.sqrt(D) + 2 * math.sqrt(math.log(unions * K * H / 0.1)))
     root = math.sqrt(ridge + upsilon)
@@ -164,7 +164,7 @@ def widths() -> tuple[Claim, ...]:
             Claim(
                 locator,
                 f"The widths of {corollaries} are large enough for the noise.",
-                "The part of beta that answers for the noise: "
+                "The part of beta that accounts for the noise: "
                 + ", ".join(f"{short(have)} where {short(need)} is needed ({name})" for name, have, need in found)
                 + ".",
                 all(have >= need for _, have, need in found),

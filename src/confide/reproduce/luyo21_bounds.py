@@ -46,7 +46,7 @@ def assembled(beta: float, B: float, smallest: float, K: float, H: int, d: int, 
 
 
 def lemma_21_width(made: PrintedLinear, H: int, d: int, *, shift: float, upsilon: float, response: float) -> float:
-    """What Lemma 21 really asks of beta, for any c_K, Upsilon and C."""
+    """The beta that Lemma 21 requires, for any c_K, Upsilon and C."""
     smallest = made.ridge + shift
     log = math.log(made.chi)
     noise = 4 * H * math.sqrt(d) * (smallest + 3 * upsilon) / math.sqrt(smallest)

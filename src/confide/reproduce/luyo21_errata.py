@@ -91,8 +91,8 @@ def moment_updates() -> Erratum:
         "Alg. 3",
         "In the copy of the text that was read the updates of Lambda~ and u~ repeat those of Lambda^ and u^ (phi_V, weights sbar^-2), and "
         "the second term of E has phi_V~.",
-        "The proof (Lemma 12) needs Lambda~ += phi_{V^2} phi_{V^2}^T, u~ += phi_{V^2} V^2(s'), and phi_{V^2} in both variance terms. The "
-        "copy may be to blame.",
+        "The proof (Lemma 12) needs Lambda~ += phi_{V^2} phi_{V^2}^T, u~ += phi_{V^2} V^2(s'), and phi_{V^2} in both variance "
+        "terms. The error may be in the copy only.",
         "",
         None,
         "`mixtures/ucrl_vtr_plus.py` follows the proof",
@@ -123,8 +123,8 @@ def l1_sensitivity() -> Erratum:
         4,
         "E.2, E.3, C.4, Remark 6",
         '"The L1 sensitivity of phi phi^T is bounded by 2"; the Laplace noise for pure privacy uses the sensitivities of L2.',
-        "It grows with d. So the noise printed for delta = 0 does not keep its promise; with enough of it the regret bounds of C.4 and "
-        "Remark 6 grow by a factor of order sqrt(d), that of E.3 by d^(1/3).",
+        "It grows with d. So the noise printed for delta = 0 does not give the stated guarantee; with enough noise the regret "
+        "bounds of C.4 and Remark 6 grow by a factor of order sqrt(d), that of E.3 by d^(1/3).",
         f"Found by search, for the upper triangle: {', '.join(f'{value:.2f} (d = {d})' for d, value in found.items())}; at most d + 1. "
         f"At nominal epsilon = 1 the noise of C.4 gives {', '.join(f'{value:.2f} (d = {d})' for d, value in epsilons.items())}.",
         abs(found[2] - 2.236) < 0.01
@@ -151,8 +151,8 @@ def composition_of_devices() -> Erratum:
         5,
         "C.3, C.4, Remark 5",
         "Advanced composition is not available for local privacy, so epsilon is divided by 2H.",
-        "Nothing is to be composed: all numbers of one user are one vector, noised once. Its L2 sensitivity is sqrt(H) times that of a "
-        "step, not H times.",
+        "No composition is needed: all numbers of one user form one vector, to which noise is added once. Its L2 sensitivity is "
+        "sqrt(H) times that of a step, not H times.",
         f"Cor. 6 at nominal epsilon = 1 gives {made.loss.epsilon_at(1e-5):.3f}: its noise is {factor:.1f} times what one query needs.",
         factor > 4,
         f"exact Gaussian accounting, {_AT}",
@@ -210,7 +210,7 @@ def root() -> Erratum:
         "C.1.2",
         "R(K) <= 4 sqrt(H^2 d K beta_K log(1 + HK)) + ..., and in the next line R(K) = O~((H d^(1/2) beta_K + H^(3/2)) K^(1/2)).",
         "beta_K stands before the root: the sum of widths is beta_K times a root, and only so do Thm. 7 and the corollaries follow.",
-        f"{_AT}: {short(inside)} as printed, {short(outside)} as meant; their ratio is sqrt(beta_K) = {math.sqrt(beta):.0f}, the factor "
+        f"{_AT}: {short(inside)} as printed, {short(outside)} as intended; their ratio is sqrt(beta_K) = {math.sqrt(beta):.0f}, the factor "
         "between the two lines.",
         math.isclose((outside - common) / (inside - common), math.sqrt(beta), rel_tol=1e-9),
         "`reproduce/luyo21_bounds.py: mixture_bound`",

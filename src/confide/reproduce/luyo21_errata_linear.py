@@ -59,8 +59,8 @@ def last_release() -> Erratum:
     return Erratum(
         15,
         "Alg. 2, E.2.1",
-        'B releases are paid for; "the adversary observes only B - 1 changes".',
-        "B - 1: nobody comes after the last batch, and its release is not used.",
+        'The budget is divided among B releases; "the adversary observes only B - 1 changes".',
+        "B - 1: no user follows the last batch, and its release is not used.",
         f"B = {made.batches}: true epsilon {short(whole)} for B releases, {short(used)} for B - 1.",
         used < whole,
         f"`linear_mdps/printed.py: PrintedLinear.losses`, {_AT}",
@@ -80,11 +80,11 @@ def tree_twice() -> Erratum:
         16,
         "E.1, E.2.1",
         "sigma_Lambda = (128/epsilon) sqrt(B H B_0) log^2(...): each of the B prefix sums is made private, and then composed over all B.",
-        "A tree needs no composition over its outputs: a user is in at most B_0 nodes, each noised once, and all prefix sums are functions "
-        "of the nodes. sqrt(B) is paid for nothing. Without it the same proof, with c_K as large as Lemma 21 and Lemma 25 need, gives d in "
-        "place of d^(8/5) in the bound of Thm. 8.",
+        "A tree needs no composition over its outputs: a user is in at most B_0 nodes, noise is added once to each, and all "
+        "prefix sums are functions of the nodes. The factor sqrt(B) is not needed. Without it the same proof, with c_K as large "
+        "as Lemma 21 and Lemma 25 need, gives d in place of d^(8/5) in the bound of Thm. 8.",
         f"By the paper's own steps {short(nodes)} is enough where {short(made.sigma_gram)} is printed, {made.sigma_gram / nodes:.0f} times "
-        f"as much (B = {made.batches}). Exponent of d in (22): {printed:.2f} printed, {mended:.2f} mended; of K {same:.2f}.",
+        f"as much (B = {made.batches}). Exponent of d in (22): {printed:.2f} printed, {mended:.2f} corrected; of K {same:.2f}.",
         made.sigma_gram > 5 * nodes and abs(printed - 1.6) < 0.1 and abs(mended - 1) < 0.05 and abs(same - 0.6) < 0.03,
         f"`reproduce/luyo21_bounds.py: mended_bound`; {_AT}; exponents at K = 1e90, epsilon = 1e-3",
         {"needed": nodes, "printed": made.sigma_gram, "in_d_printed": printed, "in_d_mended": mended},

@@ -1,4 +1,4 @@
-"""Table 1 of [Luyo21] with measured columns, and what the paper says beside it."""
+"""Table 1 of [Luyo21] with measured columns, and the claims that the paper makes about it."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from confide.reproduce.runs import at_random, case, promised_epsilon, regrets, w
 
 Array = npt.NDArray[np.float64]
 DELTA = 1e-5
-_HOW = "runs of their own for every K and epsilon, slope of log mean regret, jackknife over seeds"
+_HOW = "separate runs for every K and epsilon, slope of log mean regret, jackknife over seeds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def _stacked(cases: Sequence[RunSpec], seeds: Sequence[int]) -> Array:
 
 
 def _printed(row: Row, quick: bool) -> tuple[tuple[int, ...], Array] | str:
-    """A release per user takes its time: few users, where nothing is learned by far."""
+    """A release per user is slow, so there are few users here; with so few nothing is learned."""
     users = (10, 40) if quick else (100, 300, 1000)
     cases = [replace(row.case, episodes=n).printed() for n in users]
     try:
@@ -139,11 +139,12 @@ def table(found: Sequence[Found]) -> Table:
     )
     first, last = found[0].row.users, found[1].row.users
     note = (
-        f"Formula: the proof's own constants between K = 1e100 and 1e103, H = d = 5, epsilon = .8, delta = 1e-5 or 0, p = .1. Measured: "
-        f"K from {first[0]:,} to {first[-1]:,} (local, pure and linear: {last[0]:,} to {last[-1]:,}) at epsilon = .8; epsilon from "
-        f"{found[0].row.epsilons[0]:g} to {found[0].row.epsilons[-1]:g} at the largest K; {len(found[0].over_K)} seeds. Bounds are about "
-        "the worst problem; on one problem regret stops growing once it is solved (exponent 0), and is a line before (exponent 1). As "
-        "printed: K up to 1000, where nothing is learned yet. The rows of other papers (tabular) are not ours to measure."
+        "Formula: the proof's own constants between K = 1e100 and 1e103, H = d = 5, epsilon = .8, delta = 1e-5 or 0, p = .1. "
+        f"Measured: K from {first[0]:,} to {first[-1]:,} (local, pure and linear: {last[0]:,} to {last[-1]:,}) at epsilon = .8; "
+        f"epsilon from {found[0].row.epsilons[0]:g} to {found[0].row.epsilons[-1]:g} at the largest K; {len(found[0].over_K)} "
+        "seeds. The bounds are for the worst problem. On a single problem regret grows linearly at first (exponent 1) and stops "
+        "growing once the problem is solved (exponent 0). As printed: K up to 1000, where nothing is learned yet. The rows of "
+        "Table 1 that cite other papers (tabular) are not measured."
     )
     return Table("Table 1, with measured columns", headings, tuple(lines), note)
 
@@ -177,7 +178,7 @@ def _line(label: str, x: Sequence[float], samples: Array, tone: int, dash: str =
 
 
 def claims(found: Sequence[Found], quick: bool, say: Say) -> tuple[Claim, ...]:
-    say("what is said beside Table 1")
+    say("claims about Table 1")
     return (
         *(_rate(one) for one in found),
         _local_costs_more(found),
@@ -200,7 +201,7 @@ def _rate(one: Found) -> Claim:
         f"{row.name}: in K {one.in_K.against(row.in_K)}; in 1/epsilon {one.in_epsilon.against(row.in_epsilon)}. The bound is at least "
         f"{short(under)} times what was measured. As printed: {said}.",
         under >= 1,
-        f"{_HOW}; holds means that regret is under the bound",
+        f"{_HOW}; the claim holds if the regret is below the bound",
         {"in_K": one.in_K.slope, "in_epsilon": one.in_epsilon.slope, "under": under},
     )
 
@@ -283,8 +284,8 @@ def local(quick: bool) -> Claim:
     return Claim(
         "Remark 5, Sec. 5",
         "Local privacy in linear MDPs is open, and needs a substantially different approach.",
-        f"A model-based one that sends next states once: regret {share:.3f} of uniform play's at epsilon = 10, K = {users:,}, latent. "
-        "For model-free algorithms it stays open.",
+        f"A model-based algorithm in which users send next states once: regret {share:.3f} of uniform play's at epsilon = 10, K = "
+        f"{users:,}, latent. For model-free algorithms it remains open.",
         None,
         "`linear_mdps/next_state_vi.py`, ours",
         {"share": share},

@@ -1,4 +1,4 @@
-"""A reproduction as a page of Markdown and as JSON: the same findings, the same bytes."""
+"""Write a reproduction as Markdown and as JSON. The same findings give the same bytes."""
 
 import json
 import math
@@ -26,7 +26,7 @@ def as_json(found: Reproduction) -> str:
 
 
 def document(found: Reproduction) -> dict[str, Any]:
-    """Everything but the curves' bands; numbers that are not finite are texts."""
+    """The findings as a dictionary. Numbers that are not finite become strings."""
     made: dict[str, Any] = _plain(asdict(found))
     for part in ("calibrations", "empirical", "errata"):
         for entry, finding in zip(made[part], getattr(found, part), strict=True):
@@ -53,16 +53,16 @@ def markdown(found: Reproduction) -> str:
     false = len(found.refuted)
     parts = [
         f"# {found.key} reproduced",
-        f'{found.title}. `{command}` wrote this page; what stands under "computed", "measured" and "Shown" was computed by it. '
-        f"{len(found.calibrations) + len(found.empirical)} claims were looked at, {false} of them do not hold; {len(found.errata)} errata.",
+        f'{found.title}. This page is the output of `{command}`; the numbers under "computed", "measured" and "Shown" were computed by it. '
+        f"Claims checked: {len(found.calibrations) + len(found.empirical)}. Claims that do not hold: {false}. Errata: {len(found.errata)}.",
         "## Constants and theorems",
         _claims(found.calibrations),
         *(_table(table) for table in found.tables),
         "## Algorithms",
         _algorithms(found.algorithms),
-        "## What the paper measures or says of its results",
+        "## Measurements and remarks of the paper",
         _claims(found.empirical),
-        *(f"![{found.paper}, drawn]({figure.name}.svg)\n\n*{prose(figure.caption)}*" for figure in found.figures),
+        *(f"![Figure: {found.paper}]({figure.name}.svg)\n\n*{prose(figure.caption)}*" for figure in found.figures),
         "## Errata",
         *(_erratum(erratum) for erratum in found.errata),
     ]
@@ -71,7 +71,7 @@ def markdown(found: Reproduction) -> str:
 
 def _claims(claims: tuple[Claim, ...]) -> str:
     rows = [(claim.locator, prose(claim.says), prose(claim.computed), _bold(claim), prose(claim.how)) for claim in claims]
-    return _grid(("where", "the paper says", "computed", "", "how"), rows)
+    return _grid(("where", "the paper says", "computed", "verdict", "how"), rows)
 
 
 def _bold(claim: Claim) -> str:
@@ -89,7 +89,7 @@ def _algorithms(algorithms: tuple[Algorithm, ...]) -> str:
         for one in algorithms
         for i, run in enumerate(one.measured)
     ]
-    return _grid(("where", "algorithm", "file: class", "run", "true epsilon", "measured", "beside"), rows)
+    return _grid(("where", "algorithm", "file: class", "run", "true epsilon", "measured", "for comparison"), rows)
 
 
 def cells(run: Measurement) -> tuple[str, str, str, str]:
@@ -100,7 +100,9 @@ def cells(run: Measurement) -> tuple[str, str, str, str]:
 def _erratum(erratum: Erratum) -> str:
     shown = f" *Shown*: {prose(erratum.computed)}" if erratum.computed else ""
     how = f" ({prose(erratum.how)})" if erratum.how else ""
-    verdict = {True: "", False: " **This computation did not come out as stated.**", None: " (Text.)"}[erratum.stands]
+    verdict = {True: "", False: " **The computation does not confirm this erratum.**", None: " (An error in the text.)"}[
+        erratum.stands
+    ]
     printed, true = prose(erratum.says), prose(erratum.true)
     return f"{erratum.number}. **{erratum.locator}.** *Printed*: {printed} *True*: {true}{shown}{how}{verdict}"
 
@@ -111,12 +113,12 @@ def _grid(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def prose(text: str) -> str:
-    """Formulas as text: stars are not emphasis and angles are no tags, outside of `code`."""
+    """Escape `*` and `<` outside of `code`, so that Markdown shows formulas as they are."""
     parts = text.split("`")
     parts[::2] = [part.replace("*", "\\*").replace("<", "&lt;") for part in parts[::2]]
     return "`".join(parts)
 
 
 def _cell(text: str) -> str:
-    """Bars would end a cell of a table."""
+    """Escape bars, which would end a cell of a table."""
     return text.replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""What an algorithm of a paper does on a problem of the zoo: cells of a sweep, run as a sweep runs them."""
+"""Run the algorithms of a paper on problems of the zoo, as cells of a sweep."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 
 
 def case(agent: str, problem: str, privacy: Request, episodes: int, **options: Any) -> RunSpec:
-    """An agent under a guarantee on instance 0 of a problem. Local users are simulated by counts: the same law."""
+    """An agent with a privacy request on instance 0 of a problem. Local users are simulated by counts, which has the same distribution."""
     counts = True if isinstance(privacy, LocalDP) else None
     return RunSpec(
         agent=agent, problem=problem, privacy=privacy, episodes=episodes, options=tuple(options.items()), counts=counts
@@ -39,7 +39,7 @@ def said(spec: RunSpec) -> str:
 
 
 def promised_epsilon(spec: RunSpec) -> float:
-    """What the noise of the agent really gives, at the delta that was asked for."""
+    """The epsilon of the noise that the agent adds, at the requested delta."""
     return float(spec.ready(world(ProblemChoice(spec.problem)), 0).guarantee.epsilon)
 
 
@@ -61,7 +61,7 @@ def at_random(spec: RunSpec) -> float:
 
 
 def measured(spec: RunSpec, seeds: Sequence[int]) -> Measurement:
-    """One line of a table of algorithms; printed constants that break their own guarantee are refused, and that is said."""
+    """One line of a table of algorithms; it says so if printed constants are refused because they do not give the guarantee."""
     idle = "doing nothing" if hasattr(world(ProblemChoice(spec.problem)), "A") else "uniform play"
     beside = f"{idle} {short(at_random(spec))}"
     try:

@@ -73,16 +73,18 @@ def constants() -> Table:
             )
         )
     headings = (
-        "asked for",
+        "request",
         "m",
         "sigma_p1, sigma_p2, sigma_r",
         "Sigma_p, Sigma_r (= lambda_min = lambda_max/3)",
         "nu_p, nu_r",
         "beta_p, beta_r",
         "true epsilon",
-        "noise / what is needed",
+        "noise / noise needed",
     )
-    note = f"{_AT}. Local: Remark 6.9, every user noised once. True epsilon: with the sensitivities of a user who is replaced."
+    note = (
+        f"{_AT}. Local: Remark 6.9, noise is added once per user. True epsilon: with the sensitivities of a user who is replaced."
+    )
     return Table("Thm. 6.4, Thm. 6.5 and Lemma 3.1 in numbers", headings, tuple(rows), note)
 
 
@@ -203,7 +205,7 @@ def growth(agent: str, over_K: dict[int, Array], over_epsilon: dict[float, Array
         f"1/epsilon {in_epsilon.against(0.5)}. The bound is at least {short(under)} times what was measured. As printed: exponent of K "
         f"{plain(idle)}, nothing is learned.",
         under >= 1,
-        f"{PROBLEM}, {len(next(iter(over_K.values())))} seeds; holds means that regret is under the bound",
+        f"{PROBLEM}, {len(next(iter(over_K.values())))} seeds; the claim holds if the regret is below the bound",
         {"in_K": in_K.slope, "in_epsilon": in_epsilon.slope, "under": under},
     )
 
@@ -237,7 +239,7 @@ def costs(quick: bool, say: Say) -> tuple[Claim, ...]:
             "Sec. 1",
             "The cost of privacy scales with ln(1/delta)^(1/4).",
             f"Regret of LinOpt-VI at epsilon = 1, delta = 1e-3, 1e-6, 1e-12: {', '.join(map(short, by_delta))}; exponent of ln(1/delta) "
-            f"{power:.2f}. A bound, again: nothing says that it is reached.",
+            f"{power:.2f}. This is an upper bound; it need not be attained.",
             None,
             f"our calibration, {PROBLEM}, K = {users:,}, {len(seeds)} seeds",
             {"exponent": power},
@@ -245,8 +247,8 @@ def costs(quick: bool, say: Say) -> tuple[Claim, ...]:
         Claim(
             "Proof of Thm. 5.1",
             "eta = sqrt(2 ln A/(H T)).",
-            f"{step:.2e} at K = {users:,}. Without privacy our agent loses {short(lost[0])} with this step and {short(lost[1])} with its "
-            "own of 1, all else (pi^(1/4) in each step) as it is.",
+            f"{step:.2e} at K = {users:,}. Without privacy the regret of our agent is {short(lost[0])} with this step and "
+            f"{short(lost[1])} with its own of 1, with everything else (pi^(1/4) in each step) unchanged.",
             None,
             "`mixtures/linopt_po.py: paper_step`",
             {"eta": step},

@@ -1,4 +1,4 @@
-"""The constants of [Zhou22] as numbers: what its noise really gives, and its regret bounds with the proofs' own constants."""
+"""The constants of [Zhou22] as numbers: the exact loss of its noise, and its regret bounds with the proofs' constants."""
 
 import math
 

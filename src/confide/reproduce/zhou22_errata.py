@@ -47,7 +47,7 @@ def sensitivities() -> Erratum:
         'Delta_{p,1} = d1 H^2, Delta_{p,2} = sqrt(d1) H^2, Delta_r = 1: "the maximum change if the state-action pair of a single '
         'episode is changed".',
         "Those are the norms of one contribution, as for a user who is left out. A user who is replaced moves matrices by sqrt(2) times "
-        "and vectors by up to 2 times as much. Composition over H steps leaves room for it, which a large epsilon uses up.",
+        "and vectors by up to 2 times as much. Composition over H steps leaves enough slack for this, except at a large epsilon.",
         f"Unit features: {matrix:.4f} and {vector:.4f} found by search. With the right ones the printed noise gives epsilon = "
         f"{nominal:.3f} at nominal 1, and more than its nominal epsilon from {said} on.",
         abs(matrix - math.sqrt(2)) < 1e-6 and abs(vector - 2) < 1e-6 and nominal < 1,
@@ -92,8 +92,8 @@ def features_of_the_past() -> Erratum:
         3,
         "Sec. 3, Sec. 6.1",
         "Sums over past episodes j are of phi_h^k(s^j, a^j), made with the values of episode k, against V^j(s').",
-        "phi_h^j. With phi^k the regression is of one value on the features of another, and the sums are no prefix sums: every past term "
-        "changes with V, and a counter cannot hold them. Appendix A has phi^j.",
+        "phi_h^j. With phi^k the regression is of one value on the features of another, and the sums are not prefix sums: every "
+        "past term changes with V, so that a counter cannot compute them. Appendix A has phi^j.",
         f"20 000 transitions under 50 value functions: distance of the estimate from the truth {errors['j']:.3f} with phi^j, "
         f"{errors['k']:.3f} with phi^k.",
         errors["j"] < 0.1 < errors["k"],
@@ -135,7 +135,7 @@ def levels() -> Erratum:
         6,
         "Lemma 6.1",
         "m = ceil(log K) bounds the partial sums that an episode is in; the stream has K episodes.",
-        "The logarithm is to base 2, and it holds for K - 1 leaves, since nobody reads the sum of all K; with K leaves it is one more if "
+        "The logarithm is to base 2, and it holds for K - 1 leaves, since the sum of all K is never read; with K leaves it is one more if "
         "K is a power of two. At K = 1 it is 0, and so is the noise.",
         f"For K = 2 to 4999 ceil(log2 K) is the number of levels over K - 1 leaves: {'yes' if agree else 'no'}. At K = 1e5: {right} "
         f"levels; the natural logarithm would give {natural}.",
