@@ -86,8 +86,8 @@ def test_the_same_findings_are_the_same_bytes(tmp_path):
 
 def test_computations_and_runs_are_the_same_twice(found):
     from confide.privacy.request import JointDP
-    from confide.reproduce import zhou22_errata
     from confide.reproduce.runs import case, regrets
+    from confide.reproduce.zhou22 import errata as zhou22_errata
 
     assert zhou22_errata.errata() == found("zhou22").errata
     spec = case("ucrl-vtr", "lock", JointDP(1.0, 1e-5), 1_000)
