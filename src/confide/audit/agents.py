@@ -18,7 +18,7 @@ from confide.linear_mdps.planning import Response, Target, value_iteration
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array, Released
 from confide.privacy.loss import Loss, loss_for
-from confide.privacy.request import CentralDP, JointDP, LocalDP
+from confide.privacy.request import CentralDP, JointDP, LocalDP, Request
 from confide.privatizers import Message
 from confide.problems.lq import LQSystem
 from confide.problems.zoo.control import oscillator
@@ -34,9 +34,8 @@ LONG = ("lsvi-ucb", "next-state-vi", "ofu-lq")  # releases so long that the dire
 
 
 @dataclass(frozen=True)
-class AgentSubject:
-    """An agent that serves 64 users of a small lock. The first user is one of the two whose contributions are farthest apart; all others
-    are silent. The adversary reads every release."""
+class _Attacked:
+    """An agent on a small problem, and two users whose contributions are farthest apart."""
 
     agent: str
     privacy: CentralDP
@@ -52,13 +51,25 @@ class AgentSubject:
         return small_world(self.agent)
 
     @cached_property
+    def _pair(self) -> tuple[Trajectories, Trajectories]:
+        return farthest(self._make(FastSource(np.random.default_rng(0))), self._problem)
+
+    def _request(self) -> Request:
+        return JointDP(self.privacy.epsilon, self.privacy.delta)
+
+    def _make(self, source: NoiseSource) -> Any:
+        return make_agent(self.agent, self._problem, episodes=USERS, privacy=self._request(), noise=source)
+
+
+@dataclass(frozen=True)
+class AgentSubject(_Attacked):
+    """An agent that serves 64 users of a small lock. The first user is one of the two whose contributions are farthest apart; all others
+    are silent. The adversary reads every release."""
+
+    @cached_property
     def _others(self) -> Trajectories:
         """Users who contribute zero: what they would add hides the first one, and the promise does not rest on it."""
         return silent(self._problem, USERS - 1)
-
-    @cached_property
-    def _pair(self) -> tuple[Trajectories, Trajectories]:
-        return farthest(self._make(make_source("fast", None, np.random.default_rng(0))), self._problem)
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
         first, source = self._pair[world], make_source(self.source, self.twin, rng)
@@ -85,10 +96,6 @@ class AgentSubject:
             if isinstance(agent, LSVIUCB):
                 likelihood += answers_likelihood(agent, releases, self._pair)
         return np.append(np.concatenate(seen), likelihood)
-
-    def _make(self, source: NoiseSource) -> Any:
-        privacy = JointDP(self.privacy.epsilon, self.privacy.delta)
-        return make_agent(self.agent, self._problem, episodes=USERS, privacy=privacy, noise=source)
 
     def score(self) -> Score | None:
         """Long releases hide the direction that matters: it is measured, with the same honest noise in both worlds."""
@@ -127,27 +134,10 @@ class AnswersSubject(AgentSubject):
 
 
 @dataclass(frozen=True)
-class DeviceSubject:
+class DeviceSubject(_Attacked):
     """Two devices of a small lock under a local promise. The first one's user is one of the two who are farthest apart, the other one is
     silent. Each is asked for its message twice, and the adversary reads everything: lengths, releases, nonces, numbers.
     """
-
-    agent: str
-    privacy: CentralDP
-    twin: str | None = None
-    source: str = "fast"
-
-    @property
-    def loss(self) -> Loss:
-        return loss_for(self.privacy)
-
-    @cached_property
-    def _problem(self) -> Any:
-        return small_world(self.agent)
-
-    @cached_property
-    def _pair(self) -> tuple[Trajectories, Trajectories]:
-        return farthest(self._make(FastSource(np.random.default_rng(0))), self._problem)
 
     @cached_property
     def _sent(self) -> tuple[Array, Array]:
@@ -180,9 +170,8 @@ class DeviceSubject:
         # in real arithmetic: the low bits of fast noise tell the two worlds apart, as its source says
         return round(float((np.abs(values - one) - np.abs(values - other)).sum()), 9)
 
-    def _make(self, source: NoiseSource) -> Any:
-        privacy = LocalDP(self.privacy.epsilon, self.privacy.delta)
-        return make_agent(self.agent, self._problem, episodes=USERS, privacy=privacy, noise=source)
+    def _request(self) -> Request:
+        return LocalDP(self.privacy.epsilon, self.privacy.delta)
 
     def score(self) -> Score | None:
         return None

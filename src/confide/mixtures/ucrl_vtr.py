@@ -61,11 +61,11 @@ class UCRLVTR(Learner):
         *,
         episodes: int,
         privacy: Request,
+        noise: NoiseSource | None = None,
         calibration: str = "tight",
         schedule: Schedule | None = None,
         bonus_scale: float | None = None,
         failure: float = 0.1,
-        noise: NoiseSource | None = None,
     ) -> None:
         known_mixture(public, "UCRL-VTR")
         choices = Choices(episodes, privacy, calibration, schedule, bonus_scale, failure)

@@ -159,10 +159,10 @@ class UCRLVTRPlus(Learner):
         episodes: int,
         privacy: Request,
         calibration: str = "tight",
+        noise: NoiseSource | None = None,
         schedule: Schedule | None = None,
         bonus_scale: float | None = None,
         failure: float = 0.1,
-        noise: NoiseSource | None = None,
     ) -> None:
         known_mixture(public, "UCRL-VTR+")
         check_choices(calibration, bonus_scale, failure)
