@@ -5,8 +5,6 @@ import pytest
 from confide.privacy.certificate import Certificate
 from confide.report import write_report
 
-pytestmark = pytest.mark.xdist_group("browser")  # one browser
-
 SCREENS = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 EVIL = "<img src=x onerror=alert(1)><a href='https://example.org'>x</a></script><script>alert(2)</script>"
 

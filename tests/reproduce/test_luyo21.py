@@ -6,8 +6,6 @@ from confide.privacy.request import JointDP, LocalDP
 from confide.reproduce import luyo21, luyo21_bounds, luyo21_errata, luyo21_errata_linear
 from confide.reproduce.fits import exponent
 
-pytestmark = pytest.mark.xdist_group("reproduce")  # each paper is computed once
-
 
 def test_golden_values():
     by_name = {(one.locator): luyo21.promise(one).numbers["epsilon"] for one in luyo21.CONSTANTS}
