@@ -30,8 +30,6 @@ from confide.privatizers import Message, every
 from confide.problems import lock, lock_rewards, one_hot, oscillator
 from confide.trajectory import Trajectories
 
-pytestmark = pytest.mark.xdist_group("learners")  # what a learner did is kept
-
 USERS = 40
 STOPS = (0, 13, 20)
 TENS = every(10, USERS)

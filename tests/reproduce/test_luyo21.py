@@ -9,8 +9,6 @@ from confide.reproduce.luyo21 import claims as luyo21
 from confide.reproduce.luyo21 import errata as luyo21_errata
 from confide.reproduce.luyo21 import errata_linear as luyo21_errata_linear
 
-pytestmark = pytest.mark.xdist_group("reproduce")  # each paper is computed once
-
 
 def test_golden_values():
     by_name = {(one.locator): luyo21.promise(one).numbers["epsilon"] for one in luyo21.CONSTANTS}

@@ -3,8 +3,6 @@
 import json
 import math
 
-import pytest
-
 from confide.reproduce.findings import (
     Algorithm,
     Claim,
@@ -19,8 +17,6 @@ from confide.reproduce.findings import (
     short,
 )
 from confide.reproduce.page import as_json, document, markdown, prose, write
-
-pytestmark = pytest.mark.xdist_group("reproduce")  # each paper is computed once
 
 SMALL = Reproduction(
     "small16",

@@ -5,8 +5,6 @@ import pytest
 from confide.privacy.request import JointDP, LocalDP
 from confide.reproduce.zhou22 import bounds, errata
 
-pytestmark = pytest.mark.xdist_group("reproduce")  # each paper is computed once
-
 
 def test_golden_values():
     assert bounds.true_epsilon(JointDP(1.0, 1e-5)) == pytest.approx(0.19196, rel=1e-3)
