@@ -178,7 +178,7 @@ def test_help_is_instant():
         "import sys\nfrom confide.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit as stop:\n    assert not stop.code\n"
         "print(sorted(m for m in ('numba', 'scipy', 'pyarrow', 'plotly', 'dp_accounting', 'opendp', 'jsonschema') if m in sys.modules))"
     )
-    assert "Reinforcement learning that keeps its users' secrets" in loaded
+    assert "Differentially private reinforcement learning" in loaded
     assert loaded.strip().endswith("[]")
 
 

@@ -1,4 +1,4 @@
-"""confide: reinforcement learning that keeps its users' secrets."""
+"""confide: differentially private reinforcement learning in Python."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Is this installation sound? What is installed, and a self-test of what everything rests on: seconds, not minutes."""
+"""Check an installation: installed versions, and a self-test that takes a few seconds."""
 
 import importlib.metadata
 import os
@@ -25,7 +25,7 @@ EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was tried: what came of it in words, and how long it took."""
+    """One check: its result in words, and how long it took."""
 
     name: str
     holds: bool
@@ -54,7 +54,7 @@ def system() -> dict[str, str]:
 
 
 def self_test() -> Iterator[Check]:
-    """Each as soon as it is done."""
+    """Yield each check as soon as it is done."""
     checks: dict[str, Callable[[], str]] = {
         "compiled kernels": _kernels,
         "accounting": _accounting,
@@ -87,8 +87,8 @@ def _kernels() -> str:
     A, B = np.array([[0.9, 0.1], [0.0, 0.8]]), np.array([[0.0], [1.0]])
     P, policy = riccati(A, B, np.eye(2), np.eye(1), 2)
     by_hand = -np.linalg.solve(np.eye(1) + B.T @ P[1] @ B, B.T @ P[1] @ A)
-    _must(np.allclose(policy.gains[0], by_hand), "compiled and plain arithmetic disagree")
-    return "compiled, and equal to plain arithmetic"
+    _must(np.allclose(policy.gains[0], by_hand), "compiled kernels and NumPy disagree")
+    return "compiled, and equal to NumPy"
 
 
 def _accounting() -> str:
@@ -107,8 +107,8 @@ def _noise() -> str:
     from confide.mechanisms.sources import noise_source
 
     found = float(noise_source("fast", 0).gaussian(3.0, (40_000,)).std())
-    _must(abs(found / 3 - 1) < 0.02, f"asked for a standard deviation of 3, got {found:.3f}")
-    return f"standard deviation {found:.3f}, asked for 3"
+    _must(abs(found / 3 - 1) < 0.02, f"expected a standard deviation of 3, got {found:.3f}")
+    return f"standard deviation {found:.3f}, expected 3"
 
 
 def _small_run() -> Any:
@@ -121,9 +121,9 @@ def _small_run() -> Any:
 
 def _run() -> str:
     first, second = _small_run(), _small_run()
-    _must(first.regret.tobytes() == second.regret.tobytes(), "the same seed gave two results")
+    _must(first.regret.tobytes() == second.regret.tobytes(), "two runs with the same seed gave different results")
     nothing = 3_000 * (first.optimal_value - first.uniform_value)
-    return f"3,000 users, regret {first.regret[-1]:.0f} of {nothing:.0f} by uniform play; the same bits again"
+    return f"3,000 users, regret {first.regret[-1]:.0f} of {nothing:.0f} by uniform play; a second run is identical"
 
 
 def _certificate() -> str:
@@ -140,17 +140,17 @@ def _certificate() -> str:
         try:
             verify(Certificate.load(path))
         except confide.ConfideError:
-            return "saved, opened and recomputed; a false one is refused"
+            return "saved, loaded and verified; an altered one is refused"
     raise ArithmeticError("a certificate with another epsilon was accepted")
 
 
 def _secure() -> str:
     if versions(("opendp",))["opendp"] is None:
-        return "not installed: pip install 'confide[secure]' before real data"
+        return "not installed; for real data: pip install 'confide[secure]'"
     from confide.mechanisms.sources import noise_source
 
     draws = noise_source("secure").gaussian(1e6, (64,))  # in whole numbers
-    _must(len(set(draws.tolist())) > 60 and 5e5 < draws.std() < 2e6, "draws repeat, or have another scale")
+    _must(len(set(draws.tolist())) > 60 and 5e5 < draws.std() < 2e6, "draws repeat, or have a wrong scale")
     return "drawn from the system's entropy by OpenDP"
 
 
@@ -162,6 +162,7 @@ def _files() -> str:
         path = Path(folder) / "lock.npz"
         confide.problems.lock(seed=0).save(path)
         _must(
-            load_problem(path).optimal_value == confide.problems.lock(seed=0).optimal_value, "a saved problem came back changed"
+            load_problem(path).optimal_value == confide.problems.lock(seed=0).optimal_value,
+            "a saved problem was different when loaded",
         )
-    return "a problem was saved and opened again"
+    return "a problem was saved and loaded"

@@ -149,7 +149,7 @@ def test_linopt_vi_with_known_rewards_is_ucrl_vtr_and_explain_says_so():
 
 def test_a_release_that_comes_too_late_is_shouted():
     agent = make(UCRLVTR, "tight", JointDP(1.0, 1e-5), schedule=every(100, USERS))
-    assert dict(explain(agent).rows())["releases"] == ["1, the first after 60 users, for 60 users: NOTHING is learned in time"]
+    assert dict(explain(agent).rows())["releases"] == ["1, the first after 60 users, for 60 users: TOO LATE to learn from"]
 
 
 def test_many_agents_fit_a_narrow_terminal(monkeypatch):

@@ -155,7 +155,10 @@ def test_an_error_after_the_charge_says_so_and_the_same_command_costs_nothing(lo
     with monkeypatch.context() as broken:
         broken.setattr("confide.logs.log.Logs.total", fail)
         said = call("evaluate", *ask, "--out", "out", code=130 if isinstance(error, KeyboardInterrupt) else 2)
-    assert "the ledger was charged for this question: once the cause is repaired, the same command costs nothing more" in said
+    assert (
+        "the ledger was already charged for this release: fix the cause and run the same command again, at no further cost"
+        in said
+    )
     assert not os.path.exists("out")
     spent = ledger.spent
     made(call, *ask, "--out", "out")

@@ -110,7 +110,7 @@ def test_the_table_fits_80_columns_and_explains_itself(confide, tmp_path, monkey
     assert sum(line.strip().startswith("ucrl-vtr") for line in lines) == 3  # no name breaks in the middle
     assert "on lock" in table and all(head in table for head in ("% of", "users", "regret (95 %)")) and "way" not in table
     assert "ucrl-vtr paper: JointDP(epsilon=0.0009" in notes and "(asked for epsilon=1)" in notes
-    assert "uniform: learns from nobody (reference)" in notes and "NO PRIVACY" not in notes
+    assert "uniform: reference policy, does not learn" in notes and "NO PRIVACY" not in notes
 
 
 def test_a_table_in_which_nobody_learned_says_so(call):

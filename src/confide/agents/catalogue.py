@@ -64,7 +64,7 @@ AGENTS = {
     ),
     "ucrl-vtr-plus": Entry(
         "confide.mixtures.ucrl_vtr_plus:UCRLVTRPlus",
-        "the same, each user weighted by the estimated variance of the next value",
+        "ucrl-vtr, with users weighted by the estimated variance of the next value",
         "mixture",
         "Luyo21",
         known_rewards=True,
@@ -72,14 +72,14 @@ AGENTS = {
     ),
     "linopt-vi": Entry(
         "confide.mixtures.linopt_vi:LinOptVI",
-        "optimistic value iteration; learns rewards, too",
+        "optimistic value iteration; can also learn rewards",
         "mixture",
         "Zhou22",
         theorems=_theorems("Zhou22", none=(1 / 2, "Thm. 4.1"), joint=(1 / 2, "Thm. 6.5")),
     ),
     "linopt-po": Entry(
         "confide.mixtures.linopt_po:LinOptPO",
-        "the same by policy optimisation: softmax policies, improved step by step",
+        "linopt-vi with policy optimisation: softmax policies, improved step by step",
         "mixture",
         "Zhou22",
         theorems=_theorems("Zhou22", none=(1 / 2, "Thm. 5.1"), joint=(1 / 2, "Thm. 6.5")),
@@ -107,7 +107,7 @@ AGENTS = {
     ),
     "ofu-lq": Entry(
         "confide.control.ofu_lq:OFULQ",
-        "controls for the cheapest plausible system",
+        "optimistic control: optimal gains for the cheapest plausible system",
         "linear control",
         "Chowdhury21",
         theorems=_theorems("Chowdhury21", none=(1 / 2, "Thm. 1"), joint=(1 / 2, "Thm. 3")),
@@ -117,15 +117,15 @@ AGENTS = {
     ),
     "certainty-equivalent-lq": Entry(
         "confide.control.certainty_equivalent_lq:CertaintyEquivalentLQ",
-        "cautious gains for the mean of the same posterior",
+        "cautious gains for the posterior mean of thompson-lq",
         "linear control",
         "confide",
     ),
-    "uniform": Entry("confide.learning.reference:Uniform", "plays at random (linear control: does nothing)"),
+    "uniform": Entry("confide.learning.reference:Uniform", "plays uniformly random actions (linear control: zero input)"),
     "oracle": Entry("confide.learning.reference:Oracle", "plays the optimal policy", knows_truth=True),
     "no-data": Entry(
         "confide.learning.reference:NoData",
-        "plans as if all kernels had the same weight, and learns nothing",
+        "plans with equal weights of all kernels, without data",
         "mixture",
         known_rewards=True,
     ),
@@ -219,12 +219,12 @@ def agent_class(name: str) -> Any:
 
 
 def takes_privacy(name: str) -> bool:
-    """Whether an agent makes a promise at all."""
+    """Whether an agent has a guarantee at all."""
     return "privacy" in inspect.signature(agent_class(name)).parameters
 
 
 def has_paper(name: str) -> bool:
-    """Whether there are printed constants; an agent that the catalogue does not know is asked for them."""
+    """Whether there are printed constants; for an agent that is not in the catalogue, assume so."""
     entry = AGENTS.get(name)
     return entry is None or entry.paper not in ("", "confide")
 
@@ -233,8 +233,8 @@ def _load(place: str) -> Any:
     module, colon, attribute = place.partition(":")
     if not colon:
         near = difflib.get_close_matches(place, AGENTS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(AGENTS)}, and package.module:Class"
-        raise InvalidParameter(f"there is no agent {place!r}{hint}")
+        hint = f"; did you mean {near[0]}?" if near else f"; choose one of {', '.join(AGENTS)}, or package.module:Class"
+        raise InvalidParameter(f"unknown agent {place!r}{hint}")
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # a class of one's own is looked for where one stands
     try:

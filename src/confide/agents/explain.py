@@ -1,4 +1,4 @@
-"""Agents side by side, in words and numbers: `confide.explain`. The numbers are those of `agents/facts.py`."""
+"""`confide.explain`: guarantee, noise and release schedule of agents, side by side. The numbers are from `agents/facts.py`."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,17 +13,17 @@ _COUNTERS = {
     "exact": "one sum",
     "tree": "binary tree",
     "honaker": "Honaker's tree",
-    "leaves": "each batch on its own",
+    "leaves": "each batch separately",
     "toeplitz": "square-root Toeplitz",
     "buffered": "buffered Toeplitz",
 }
-_CALIBRATION = {"paper": "paper: constants as printed", "tight": "tight: as little noise as the promise needs"}
+_CALIBRATION = {"paper": "paper: the printed constants", "tight": "tight: the least noise that the guarantee needs"}
 _TRUST = {
-    Trust.NONE: "everybody sees everything",
-    Trust.JOINT: "joint: a curator sees the data; the promise holds against all other users together",
-    Trust.LOCAL: "local: nobody sees the data; the promise holds against everybody, the server first of all",
+    Trust.NONE: "none: data and statistics are not protected",
+    Trust.JOINT: "joint: a curator sees the data; protects each user from all other users together",
+    Trust.LOCAL: "local: only the user's device sees the data; protects each user from everybody, including the server",
 }
-_NO_RULE = "no rule of thumb"
+_NO_RULE = "no estimate"
 _RELATION = {
     Relation.REPLACE: "one user's whole trajectory, replaced by another",
     Relation.NULL: "one user's whole trajectory, replaced by zero",
@@ -40,7 +40,7 @@ class Explanation:
         return {"agents": [one.to_json() for one in self.agents], "in_words": self.sentences()}
 
     def rows(self) -> list[tuple[str, list[str]]]:
-        """What is said about each agent, line by line."""
+        """The rows of the table: a heading, and a cell per agent."""
         cells = [_cells(one) for one in self.agents]
         rows = [(heading, [said[heading] for said in cells]) for heading in cells[0]]
         return [(heading, texts) for heading, texts in rows if set(texts) - {"", _NO_RULE}]
@@ -49,7 +49,7 @@ class Explanation:
         return _comparison(self.agents)
 
     def __str__(self) -> str:
-        """As wide as the terminal; what all agents have in common is said once, below what differs."""
+        """A table as wide as the terminal; rows that are the same for all agents are printed once, below."""
         import io
         import shutil
 
@@ -88,25 +88,25 @@ class Explanation:
 
 
 def explain(*agents: Learner) -> Explanation:
-    """What agents promise, what noise keeps it, when they release and how they plan: before a run, and without changing them."""
+    """Explain the guarantee, noise, release schedule and planning of agents, without running or changing them."""
     if not agents:
         raise InvalidParameter("explain needs at least one agent")
     return Explanation(_told_apart([facts(agent) for agent in agents]))
 
 
 def _cells(one: Facts) -> dict[str, str]:
-    """What is said about one agent; an empty text where there is nothing to say."""
+    """The cells of one agent, by heading; an empty text where a row does not apply."""
     noise, private, users = one.noise, one.trust is not Trust.NONE, one.schedule.users
     given = f"epsilon = {one.epsilon:.3g} at delta = {one.request.delta:g}"
-    broken = "" if one.kept else ", MORE than asked for: a run is refused"
+    broken = "" if one.kept else ", MORE than requested: a run is refused"
     return {
         "calibration": _CALIBRATION.get(one.calibration, one.calibration),
-        "asked for": str(one.request) if private else "no privacy",
-        "really given": given + broken if private else "NO PRIVACY",
+        "request": str(one.request) if private else "no privacy",
+        "guarantee": given + broken if private else "NO PRIVACY",
         "unit": _RELATION[Relation(one.request.relation)] if private else "",
         "trust": _TRUST[one.trust],
-        "one user adds": f"{one.bound.size} numbers: {one.bound.about}",
-        "changes at most": f"{noise.sensitivity:.4g} (L{noise.norm} norm of them together)" if private else "",
+        "contribution": f"{one.bound.size} numbers: {one.bound.about}",
+        "sensitivity": f"{noise.sensitivity:.4g} (L{noise.norm} norm)" if private else "",
         "releases": _releases(one.schedule),
         "mechanism": _mechanism(noise, one.schedule) if private else "exact sums",
         "noise per number": _noise(one) if private else "none",
@@ -118,12 +118,12 @@ def _cells(one: Facts) -> dict[str, str]:
 def _noise(one: Facts) -> str:
     first, last = _number(one.noise.first), _number(one.noise.last)
     stds = f"standard deviation {first} at the first release, {last} at the last"
-    return f"{stds}; at worst {_number(one.relative_noise)} x what one user changes at most in L{one.noise.norm}"
+    return f"{stds}; at most {_number(one.relative_noise)} times the L{one.noise.norm} sensitivity"
 
 
 def _releases(schedule: Schedule) -> str:
     first = schedule.times[0]
-    late = ": NOTHING is learned in time" if schedule.leaves == 1 else ""
+    late = ": TOO LATE to learn from" if schedule.leaves == 1 else ""
     return f"{schedule.leaves:,}, the first after {first:,} user{'s' if first > 1 else ''}, for {schedule.users:,} users{late}"
 
 
@@ -138,7 +138,7 @@ def _signal(one: Facts, users: int) -> str:
     needed = one.users_until_signal
     if needed is None:
         return _NO_RULE
-    return f"after {_number(needed)} users at best" + (f": NOT among these {users:,}" if needed > users else "")
+    return f"after {_number(needed)} users at best" + (f": MORE than these {users:,}" if needed > users else "")
 
 
 def _number(value: float) -> str:
@@ -146,7 +146,7 @@ def _number(value: float) -> str:
 
 
 def _told_apart(facts: list[Facts]) -> tuple[Facts, ...]:
-    """Names that differ: with the calibration, the promise or a number, whichever tells them apart."""
+    """Make names unique: add the calibration, the privacy request or a number."""
     for extra in ("calibration", "request"):
         said = [(one.name, str(getattr(one, extra))) for one in facts]
         facts = [
@@ -159,9 +159,9 @@ def _told_apart(facts: list[Facts]) -> tuple[Facts, ...]:
 
 
 def _comparison(agents: tuple[Facts, ...]) -> list[str]:
-    """Each agent against the first, in sentences; what is the same of several is said once."""
+    """Sentences that compare each agent with the first; agents with the same result share a sentence."""
     open_, private = [[one for one in agents if (one.trust is Trust.NONE) is none] for none in (True, False)]
-    said = [f"{_names(open_)} {_verb('add', open_)} no noise: nobody is protected."] if open_ else []
+    said = [f"{_names(open_)} {_verb('add', open_)} no noise: users are not protected."] if open_ else []
     if len(private) == 1:
         said.append(_alone(private[0]))
     elif private:
@@ -176,14 +176,11 @@ def _comparison(agents: tuple[Facts, ...]) -> list[str]:
 
 def _alone(one: Facts) -> str:
     reader = "a user's message" if one.trust is Trust.LOCAL else "all releases together"
-    return (
-        f"Whoever reads {reader} learns about any one user what epsilon = {one.epsilon:.3g} allows, and no more. The noise on a "
-        f"number is at worst {_number(one.relative_noise)} times what one user changes at most (in L{one.noise.norm})."
-    )
+    return f"An observer of {reader} learns no more about any single user than epsilon = {one.epsilon:.3g} allows. The standard deviation of the noise on a number is at most {_number(one.relative_noise)} times the L{one.noise.norm} sensitivity."
 
 
 def _compared(one: Facts, first: Facts) -> tuple[str, str]:
-    """How the noise of one relates to the first one's, and by which factor; noise of two kinds answers to two norms."""
+    """How the noise of one compares with that of the first, and by which factor; Gaussian and Laplace noise use different norms."""
     if one.noise.distribution != first.noise.distribution:
         return "other", ""
     ratio = one.relative_noise / first.relative_noise
@@ -193,25 +190,21 @@ def _compared(one: Facts, first: Facts) -> tuple[str, str]:
 
 
 def _against(members: list[Facts], first: Facts, relation: str, factor: str, same_promise: bool) -> str:
-    measure = f"measured by what one user changes at most (in L{first.noise.norm})"
+    measure = f"relative to the L{first.noise.norm} sensitivity"
     if relation == "other":
-        return (
-            f"{_names(members)} {_verb('add', members)} {_kind(members[0].noise)} noise, {first.name} {_kind(first.noise)} noise: the "
-            f"one answers to what one user changes at most in L{members[0].noise.norm}, the other in L{first.noise.norm}, so their "
-            "sizes are not compared."
-        )
+        return f"{_names(members)} {_verb('add', members)} {_kind(members[0].noise)} noise, {first.name} {_kind(first.noise)} noise: the first depends on the L{members[0].noise.norm} sensitivity and the second on the L{first.noise.norm} sensitivity, so they are not compared."
     if relation == "same":
         together = [first, *members]
         sizes = [str(one.bound.size) for one in together]
         numbers = sizes[0] if len(set(sizes)) == 1 else f"{', '.join(sizes[:-1])} and {sizes[-1]}"
-        return f"{_names(together)} add the same noise to each number, {measure}; a user adds {numbers} numbers."
+        return f"{_names(together)} add the same noise to each number, {measure}; a user contributes {numbers} numbers."
     more, less = (members, [first]) if relation == "more" else ([first], members)
-    promise = " at the same promise" if same_promise else ""
+    promise = " at the same guarantee" if same_promise else ""
     return f"{_names(more)} {_verb('add', more)} {factor} times as much noise as {_names(less)}{promise}, {measure}."
 
 
 def _really(one: Facts) -> str:
-    return f"{one.name} really gives epsilon = {one.epsilon:.3g}, where {one.request.epsilon:g} was asked for."
+    return f"{one.name} gives epsilon = {one.epsilon:.3g}; the requested epsilon is {one.request.epsilon:g}."
 
 
 def _kind(noise: ExpectedNoise) -> str:
@@ -229,6 +222,4 @@ def _verb(verb: str, members: list[Facts]) -> str:
 
 def _broken(one: Facts) -> str:
     epsilon, asked = one.epsilon, one.request.epsilon
-    return (
-        f"{one.name} does not keep its promise: its noise gives epsilon = {epsilon:.3g}, more than {asked:g}. A run is refused."
-    )
+    return f"{one.name} does not give the requested guarantee: its noise gives epsilon = {epsilon:.3g}, more than {asked:g}. A run is refused."

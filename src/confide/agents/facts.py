@@ -1,4 +1,4 @@
-"""What an agent does with its users' data, in numbers, before there are any data.
+"""What an agent does with its users' data, in numbers, computed before a run.
 
 Everything here is computed from what an agent was made with; nothing of the agent is touched, so that a run after an explanation is bit
 by bit the run without it.
@@ -20,7 +20,7 @@ from confide.privatizers import ExpectedNoise, Schedule
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One agent, as it is before any data."""
+    """Facts about one agent, before a run."""
 
     name: str
     description: Description
@@ -40,12 +40,12 @@ class Facts:
 
     @property
     def epsilon(self) -> float:
-        """What the noise really gives at the delta asked for."""
+        """The epsilon of the noise at the requested delta."""
         return self.noise.loss.epsilon_at(self.request.delta)
 
     @property
     def kept(self) -> bool:
-        """Whether the noise keeps the promise; if not, a run is refused."""
+        """Whether the noise gives the requested guarantee; if not, a run is refused."""
         return self.epsilon <= self.request.epsilon * (1 + SLACK)
 
     @property

@@ -15,7 +15,7 @@ Maker = Callable[[CentralDP, str | None, str], Subject]
 
 
 def subjects() -> dict[str, Maker]:
-    """All that `confide audit` can be pointed at, by name."""
+    """Everything that `confide audit` can attack, by name."""
 
     def counter(name: str, leaves: int) -> Maker:
         return lambda privacy, twin, source: CounterSubject(_counter(name, leaves, source), privacy, twin, source)
@@ -40,20 +40,20 @@ def devices() -> dict[str, Maker]:
 
 
 def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: str = "fast", trust: str = "joint") -> Subject:
-    """The subject of that name under that promise, or its broken twin; `trust="local"`: the messages of an agent's devices."""
+    """The subject of that name with that guarantee, or its broken variant; `trust="local"`: the messages of an agent's devices."""
     if trust not in ("joint", "local"):
         raise InvalidParameter(f"trust must be joint or local, got {trust!r}")
     known = subjects() if trust == "joint" else devices()
     if name not in known:
         where = " under local trust" if trust == "local" else ""
-        raise InvalidParameter(f"there is no audit of {name!r}{where}; there are {', '.join(known)}")
+        raise InvalidParameter(f"unknown audit subject {name!r}{where}; choose one of {', '.join(known)}")
     if twin is not None and twin not in TWINS:
-        raise InvalidParameter(f"there is no broken twin {twin!r}; there are {', '.join(TWINS)}")
+        raise InvalidParameter(f"unknown broken variant {twin!r}; choose one of {', '.join(TWINS)}")
     clipped = isinstance(made := known[name](privacy, None, source), CounterSubject | SmoothSubject) or hasattr(made, "unclipped")
     if twin == "clip" and not clipped:
-        raise InvalidParameter(f"there is no {name} without the clip: a privatizer takes nothing that its bound cannot have made")
+        raise InvalidParameter(f"{name} cannot be audited without clipping: a privatizer accepts clipped contributions only")
     if twin in ("noise", "shared") and source != "fast":
-        raise InvalidParameter(f"the broken twin {twin!r} is made of fast noise")
+        raise InvalidParameter(f"the broken variant {twin!r} needs fast noise, got source={source!r}")
     if privacy.relation is not Relation.REPLACE:
         raise InvalidParameter('audits run under the relation "replace"')
     if name == "laplace":

@@ -1,4 +1,4 @@
-"""The command line: thin. Parse, call the library, print a table or JSON.
+"""The command line: parse arguments, call the library, print a table or JSON.
 
 Everything heavy is imported inside the commands, so that `confide --help` is instant.
 """
@@ -30,7 +30,7 @@ from confide.errors import ConfideError, ConfideWarning
 
 app = typer.Typer(
     name="confide",
-    help="Reinforcement learning that keeps its users' secrets.",
+    help="Differentially private reinforcement learning in Python.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
             sys.exit(0)
         _fail(message)
     except MemoryError:
-        _fail("not enough memory for these numbers")
+        _fail("not enough memory for a problem of this size")
     except OSError as error:
         _fail(f"{error.filename or 'output'}: {error.strerror or error}")
     except (KeyboardInterrupt, typer.Abort):
@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    """Of ours only the text; what other libraries warn of is not for users of the command line."""
+    """Print our own warnings as one line; ignore those of other libraries."""
     if issubclass(category, ConfideWarning):
         print("warning: " + " ".join(str(message).split()), file=sys.stderr)
 

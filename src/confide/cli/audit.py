@@ -1,4 +1,4 @@
-"""confide audit: try to refute a promise."""
+"""confide audit: try to refute a guarantee."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,19 +17,20 @@ if TYPE_CHECKING:
     from confide.privacy.bounded import Array
 
 _SUBJECTS = (
-    "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered, stream, a learner of `confide list`, or "
-    "package.module:Class, a learner of your own (confide.learning.learner.Learner) that takes noise=, on a small lock."
+    "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered, stream, a learner from `confide list`, or "
+    "your own learner as package.module:Class (a subclass of confide.learning.learner.Learner that accepts noise=). Learners run on a "
+    "small version of the problem lock."
 )
 _RUNS = {"gaussian": 200_000, "laplace": 50_000, "smooth": 150_000}
 _COUNTER_RUNS, _AGENT_RUNS = 20_000, 5_000  # an agent plans after every release: some hundred runs per second
-_WEAK = 0.2  # of the promised epsilon: an attack that shows less would show as little of a promise that is broken
+_WEAK = 0.2  # of the stated epsilon: a weaker attack might not refute a broken guarantee either
 
 
 def audit(
     subject: Annotated[str, typer.Argument(help=_SUBJECTS)],
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-2,
-    twin: Annotated[str | None, typer.Option(help="Attack a broken twin instead: noise, clip, redraw or shared.")] = None,
+    twin: Annotated[str | None, typer.Option(help="Attack a broken variant instead: noise, clip, redraw or shared.")] = None,
     runs: Annotated[
         int | None,
         typer.Option(
@@ -39,15 +40,20 @@ def audit(
             show_default="5 000 for a learner, 20 000 for a counter, 50 000 to 200 000 for plain noise",
         ),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="An honest mechanism is refuted at most this rarely: 1 - confidence.")] = 0.99,
+    confidence: Annotated[
+        float,
+        typer.Option(
+            help="Confidence of the lower bound. A correct mechanism is refuted with probability at most 1 - confidence."
+        ),
+    ] = 0.99,
     source: Annotated[str, typer.Option(help="The noise to attack: fast or secure.")] = "fast",
     trust: Annotated[
-        str, typer.Option(help="Of an agent: joint attacks its releases, local the messages of its devices.")
+        str, typer.Option(help="For an agent: joint attacks its releases, local the messages of its devices.")
     ] = "joint",
     seed: Annotated[int, typer.Option(help="Seed of the attack.", min=0)] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Attack a mechanism on its worst pair of neighbours, and bound its epsilon from below. Exit code 1 if the promise is refuted."""
+    """Attack a mechanism and compute a lower bound on its epsilon. The exit code is 1 if the guarantee is refuted."""
     import numpy as np
 
     from confide.agents.catalogue import AGENTS
@@ -65,12 +71,12 @@ def audit(
         found = {name: getattr(result, name) for name in (*result.__slots__, "refuted", "sharpness")}
         print_json({"subject": subject, "twin": twin, "source": source, "trust": trust, **found})
     else:
-        broken = f", broken on purpose ({TWINS[twin]})" if twin else ""
+        broken = f", broken variant ({TWINS[twin]})" if twin else ""
         promised = f", mu = {result.mu:.4g}" if result.mu is not None else ""
         shown = f", mu >= {result.mu_lower:.4g}" if result.mu_lower is not None else ""
         typer.echo(f"{subject}{broken}: {runs:,} runs on each of two neighbouring data sets")
-        typer.echo(f"  promised   epsilon = {result.epsilon:.4g} at delta = {result.delta:g}{promised}")
-        typer.echo(f"  shown      epsilon >= {result.epsilon_lower:.4g}{shown} at {100 * confidence:g} % confidence")
+        typer.echo(f"  stated     epsilon = {result.epsilon:.4g} at delta = {result.delta:g}{promised}")
+        typer.echo(f"  measured   epsilon >= {result.epsilon_lower:.4g}{shown} at {100 * confidence:g} % confidence")
         typer.echo(f"  {_verdict(result)}")
     if result.refuted:
         raise typer.Exit(1)
@@ -78,9 +84,9 @@ def audit(
 
 def _verdict(result: "Audit") -> str:
     if result.refuted:
-        return "REFUTED: the promise does not hold"
-    reached = f"not refuted ({100 * result.sharpness:.0f} % of the promised epsilon reached)"
-    return reached + (": the attack was too weak to say much: more --runs" if result.sharpness < _WEAK else "")
+        return "REFUTED: the guarantee does not hold"
+    reached = f"not refuted ({100 * result.sharpness:.0f} % of the stated epsilon reached)"
+    return reached + ("; the attack was too weak to be conclusive, increase --runs" if result.sharpness < _WEAK else "")
 
 
 def _subject(name: str, privacy: "CentralDP", **options: Any) -> "Subject":
@@ -95,7 +101,7 @@ def _subject(name: str, privacy: "CentralDP", **options: Any) -> "Subject":
         return subject(name, privacy, **options)
     made = agent_class(name)
     if not (isinstance(made, type) and issubclass(made, Learner)):
-        raise InvalidParameter(f"{name} is no learner: audits know subclasses of confide.learning.learner.Learner")
+        raise InvalidParameter(f"{name} is not a learner: expected a subclass of confide.learning.learner.Learner")
     known = subject("ucrl-vtr", privacy, **options)
     assert isinstance(known, AgentSubject | DeviceSubject)
     return replace(known, agent=name)
@@ -103,7 +109,7 @@ def _subject(name: str, privacy: "CentralDP", **options: Any) -> "Subject":
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A subject that says how far it is: it is run in parts, on a terminal or not, so that a seed means the same on both."""
+    """A subject that reports progress. It always runs in parts, so that a seed gives the same result with and without a terminal."""
 
     inner: "Subject"
     advance: Callable[[int], None]

@@ -1,4 +1,4 @@
-"""confide calibrate: what the same promise costs, paper against tight."""
+"""confide calibrate: the noise of one guarantee, with the paper's constants and with exact calibration."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 def calibrate(
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-5,
-    episodes: Annotated[int, typer.Option(help="How many users take part, one episode each.", max=10**8)] = 100_000,
+    episodes: Annotated[int, typer.Option(help="Number of users; each plays one episode.", max=10**8)] = 100_000,
     horizon: Annotated[int, typer.Option(help="Steps per episode.")] = 5,
     dimension: Annotated[int, typer.Option(help="Number of features.")] = 5,
-    failure: Annotated[float, typer.Option(help="The confidence level of the paper's constants.")] = 0.1,
+    failure: Annotated[float, typer.Option(help="Failure probability in the paper's constants.")] = 0.1,
     as_json: AsJson = False,
 ) -> None:
-    """How much noise a promise needs: every counter, the paper's constants against exact calibration."""
+    """Show how much noise a guarantee needs: each counter, printed constants and exact calibration."""
     rows = calibrations(epsilon, delta, episodes, horizon, dimension, failure)
     if dimension > 1:  # with one kernel there is nothing to learn, and no agent
         rows.append(_agent(rows[0], epsilon, delta, episodes, horizon, dimension))
@@ -119,7 +119,7 @@ def _print_table(rows: list[dict[str, Any]], epsilon: float, delta: float, episo
     for line in (
         "noise     standard deviation at the worst release, in units of what one user",
         "          changes at most, as in `confide explain ucrl-vtr --compare-with paper`",
-        "epsilon   what that noise really gives; paper: [Luyo21, Cor. 5]",
+        "epsilon   exact privacy loss of that noise; paper: [Luyo21, Cor. 5]",
         "users     until the signal in Lambda, k/d, exceeds the norm of the noise on it",
         "ucrl-vtr  the agent's default: the same noise on rows in d - 1 dimensions",
     ):

@@ -1,4 +1,4 @@
-"""confide compare: many agents, problems, promises and seeds from one file."""
+"""confide compare: compare agents over problems, guarantees and seeds, as described in one file."""
 
 import shlex
 import signal
@@ -16,25 +16,25 @@ from confide.cli.results import print_comparison
 def compare(
     spec: Annotated[
         Path,
-        typer.Argument(help="A TOML file: agents, problems, promises, seeds; or the folder of a comparison, to look at again."),
+        typer.Argument(
+            help="A TOML file with agents, problems, epsilons and seeds; or the folder of a finished comparison, to show it again."
+        ),
     ],
-    backend: Annotated[str, typer.Option(help="Where runs are made: local (processes), ray or dask.")] = "local",
+    backend: Annotated[str, typer.Option(help="Where runs are executed: local (processes), ray or dask.")] = "local",
     workers: Annotated[
-        int | None, typer.Option(help="How many at a time.", show_default="one per core, or the whole cluster")
+        int | None, typer.Option(help="Number of runs at a time.", show_default="one per core, or the whole cluster")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="A folder for the table, the report and the figures.", show_default="the file's name")
+        Path | None, typer.Option(help="Save the table, the report and figures to this folder.", show_default="the file's name")
     ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="Where results are kept, by what decided them.", show_default=".confide-store")
-    ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Compute everything anew, also what the store holds.")] = False,
+    store: Annotated[Path | None, typer.Option(help="Folder in which results are cached.", show_default=".confide-store")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Compute everything again, including results in the store.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the file and print the command of every run; run nothing.")
+        bool, typer.Option("--dry-run", help="Check the file and print the command of each run, without running it.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare agents over problems, promises and seeds, with honest error bars."""
+    """Compare agents over problems, guarantees and seeds, with confidence intervals."""
     from confide.errors import InvalidParameter
     from confide.experiments.sweep_file import read_sweep
     from confide.report.comparison import Comparison
@@ -51,13 +51,15 @@ def compare(
         return
     folder = spec.with_suffix("") if out is None else out
     if folder.exists() and not folder.is_dir():
-        raise InvalidParameter(f"results would go into the folder {folder}, which is a file: give --out")
-    before = signal.signal(signal.SIGTERM, _stop)  # as Ctrl-C: what is done is kept, and no process is left behind
+        raise InvalidParameter(
+            f"cannot write results to the folder {folder}: a file has this name; choose another folder with --out"
+        )
+    before = signal.signal(signal.SIGTERM, _stop)  # as Ctrl-C: finished runs are kept, and all processes end
     try:
         with sweeping(as_json, len(cells)) as watch:
             made = run_all(sweep, backend=backend, workers=workers, store=store, again=again, progress=watch)
     except KeyboardInterrupt:
-        typer.echo("interrupted: the same command goes on from here", err=True)
+        typer.echo("interrupted: run the same command again to resume", err=True)
         raise typer.Exit(130) from None
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -1,4 +1,4 @@
-"""confide doctor: is this installation sound?"""
+"""confide doctor: check an installation."""
 
 from dataclasses import asdict
 
@@ -8,7 +8,7 @@ from confide.cli.options import AsJson, print_json
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """What is installed, and a self-test of some seconds."""
+    """Show installed versions and run a self-test, which takes a few seconds."""
     from confide.doctor import CORE, EXTRAS, self_test, system, versions
 
     core, extras = versions(CORE), {extra: versions(names) for extra, names in EXTRAS.items()}
@@ -27,5 +27,5 @@ def doctor(as_json: AsJson = False) -> None:
     for check in self_test():
         sound = sound and check.holds
         typer.echo(f"  {'ok' if check.holds else 'FAILED':<8}{check.name:<18}{check.says}")
-    typer.echo("all is well" if sound else "something is wrong: see FAILED above")
+    typer.echo("all checks passed" if sound else "some checks failed: see FAILED above")
     raise typer.Exit(0 if sound else 1)

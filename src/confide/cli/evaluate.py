@@ -1,4 +1,4 @@
-"""confide evaluate: the value of a policy from a log, on a privacy budget."""
+"""confide evaluate: estimate the values of states, or of a policy, from a log."""
 
 import os
 import shlex
@@ -35,32 +35,40 @@ if TYPE_CHECKING:
 
 _ROWS = 15  # of the table on a terminal
 
-ReturnBound = Annotated[float, typer.Option(help="Returns are in 0 to this; others are clipped.")]
+ReturnBound = Annotated[float, typer.Option(help="Upper bound on returns; returns are clipped to [0, bound].")]
 Calibration = Annotated[
-    str | None, typer.Option(help="dp-lsw, dp-lsl: tight noise, or constants as in the paper.", show_default="tight")
+    str | None, typer.Option(help="dp-lsw, dp-lsl: tight (least noise) or paper (printed constants).", show_default="tight")
 ]
-Ridge = Annotated[float | None, typer.Option(help="dp-lsl: the weight of its penalty.", show_default=False)]
+Ridge = Annotated[float | None, typer.Option(help="dp-lsl: ridge penalty.", show_default=False)]
 Target = Annotated[
-    Path | None, typer.Option(help="The policy to evaluate, where it is not the logged one: .npz.", show_default=False)
+    Path | None, typer.Option(help="Policy to evaluate, if it is not the one that made the log: .npz.", show_default=False)
 ]
 Weights = Annotated[
     Path | None,
-    typer.Option(help="With --features: public weights of states in the fit, .npy or .csv.", show_default="the same for all"),
+    typer.Option(
+        help="With --features: public weights of states in the regression, .npy or .csv.", show_default="the same for all"
+    ),
 ]
 IntervalShare = Annotated[
     float | None,
-    typer.Option(help="With --target, sufficient-statistics, lstd: the budget's share for error bars.", show_default="0.1"),
+    typer.Option(
+        help="With --target, sufficient-statistics or lstd: share of the budget for confidence intervals.", show_default="0.1"
+    ),
 ]
-Clip = Annotated[float | None, typer.Option(help="With --target: larger weights count as this.", show_default="10")]
+Clip = Annotated[float | None, typer.Option(help="With --target: clip importance weights at this value.", show_default="10")]
 Id = Annotated[
     str | None,
     typer.Option(
-        "--id", help="A word for the ledger: with a new one the same question is asked anew, and paid.", show_default=False
+        "--id",
+        help="Identifier of this release in the ledger. A new identifier makes, and charges, a new release.",
+        show_default=False,
     ),
 ]
 Source = Annotated[
     str | None,
-    typer.Option(help="secure noise for real data, fast noise for simulation.", show_default="secure, if possible"),
+    typer.Option(
+        help="Noise source: secure (for real data) or fast (seeded, for simulation).", show_default="secure, if possible"
+    ),
 ]
 
 
@@ -84,9 +92,13 @@ def evaluate(
     target: Target = None,
     clip: Clip = None,
     interval_share: IntervalShare = None,
-    per_decision: Annotated[bool, typer.Option("--per-decision", help="importance-sampling: weigh each reward.")] = False,
+    per_decision: Annotated[
+        bool, typer.Option("--per-decision", help="importance-sampling: weight each reward by the actions up to its step.")
+    ] = False,
     relation: Relation = "replace",
-    no_privacy: Annotated[bool, typer.Option("--no-privacy", help="Add no noise: FOR THE DATA HOLDER ONLY.")] = False,
+    no_privacy: Annotated[
+        bool, typer.Option("--no-privacy", help="Add no noise. NOT PRIVATE: for the data holder only.")
+    ] = False,
     max_trajectories: MaxTrajectories = 1,
     max_steps: MaxSteps = 10_000,
     user: User = "user",
@@ -96,17 +108,17 @@ def evaluate(
     reward: Reward = "reward",
     action: Action = "",
     probability: Probability = "",
-    ledger: Annotated[Path | None, typer.Option(help="The budget that pays.", show_default=False)] = None,
+    ledger: Annotated[Path | None, typer.Option(help="Ledger file to charge.", show_default=False)] = None,
     name: Id = None,
     source: Source = None,
-    seed: Annotated[int | None, typer.Option(help="Of fast noise.", min=0, show_default=False)] = None,
-    backend: Annotated[str, typer.Option(help="Where the log is read: local, ray or dask.")] = "local",
-    workers: Annotated[int | None, typer.Option(help="How many processes read it.", min=1, show_default=False)] = None,
-    level: Annotated[float, typer.Option(help="The probability of the intervals.")] = 0.9,
-    out: Annotated[Path | None, typer.Option(help="A folder for the estimate, its certificate and a report.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of fast noise.", min=0, show_default=False)] = None,
+    backend: Annotated[str, typer.Option(help="Where the log is read: local (processes), ray or dask.")] = "local",
+    workers: Annotated[int | None, typer.Option(help="Number of processes that read the log.", min=1, show_default=False)] = None,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.9,
+    out: Annotated[Path | None, typer.Option(help="Save the estimate, its certificate and a report to this folder.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate what states are worth from a log, so that no user in it can be told from the estimate."""
+    """Estimate the values of states from a log, with differential privacy for its users."""
     from confide.evaluation.catalogue import make_estimator, noise_for
     from confide.execution import check_backend
 
@@ -138,7 +150,7 @@ def evaluate(
 
 @contextmanager
 def _only_ours(no_privacy: bool) -> Iterator[None]:
-    """What is not private is readable for its owner only."""
+    """Make files that are not private readable by their owner only."""
     before = os.umask(0o077) if no_privacy else None
     try:
         yield
@@ -148,7 +160,7 @@ def _only_ours(no_privacy: bool) -> Iterator[None]:
 
 
 def _shown(asked: LogRelease, estimate: "ValueEstimate", paid: str, level: float) -> "Shown":
-    """With what was clipped, which noise was added, and who paid."""
+    """The estimate with what was clipped, which noise was added, and what was charged."""
     from confide.evaluation.catalogue import entry_of
     from confide.report.values import Shown
 
@@ -175,11 +187,11 @@ def _show(shown: "Shown", warned: list[str], out: Path | None, as_json: bool) ->
     if out is not None:
         typer.echo(f"report: {report}")
         if shown.estimate.certificate is not None:
-            typer.echo(f"certificate: {out / 'certificate.json'} (confide verify computes its promise again)")
+            typer.echo(f"certificate: {out / 'certificate.json'} (confide verify recomputes its guarantee)")
 
 
 def _command() -> str:
-    """The command, but for a seed: whoever has it can take the noise off."""
+    """The command without its seed: the seed would allow the noise to be removed."""
     arguments = sys.argv[1:]
     hidden = [index for index, part in enumerate(arguments) if part == "--seed" or part.startswith("--seed=")]
     for index in reversed(hidden):
@@ -214,5 +226,5 @@ def _print(shown: "Shown") -> None:
     more = len(shown.estimate.values) - _ROWS
     if more > 0:
         which = "the most visited states, by noisy counts" if shown.counts is not None else "the first states"
-        where = "--out and --json have them all"
+        where = "--out and --json contain all"
         console.print(Text(f"These are {which}; {more:,} more are not shown ({where}).", style="dim"))

@@ -1,4 +1,4 @@
-"""confide explain: what agents promise and how they keep it, before a run."""
+"""confide explain: the guarantee, noise and release schedule of agents, before a run."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 
 
 def explain(
-    agents: Annotated[list[str], typer.Argument(help="Agents of `confide list`, or package.module:Class.", show_default=False)],
-    on: Annotated[str, typer.Option(help="A problem of `confide list`, or the file of a saved one.")] = "lock",
+    agents: Annotated[
+        list[str],
+        typer.Argument(help="Agents from `confide list`, or your own classes as package.module:Class.", show_default=False),
+    ],
+    on: Annotated[str, typer.Option(help="A problem from `confide list`, or the file of a saved problem.")] = "lock",
     epsilon: Epsilon = 1.0,
     delta: Delta = DELTA,
     trust: Trust = "joint",
@@ -43,7 +46,7 @@ def explain(
     horizon: Horizon = None,
     as_json: AsJson = False,
 ) -> None:
-    """What agents promise, how much noise keeps it, when they release and how they plan: side by side, before a run."""
+    """Show guarantee, noise, release schedule and planning of agents, without a run."""
     from confide.agents.catalogue import takes_privacy
     from confide.agents.explain import explain as make
     from confide.errors import InvalidParameter
@@ -52,7 +55,7 @@ def explain(
 
     for name in agents:
         if not takes_privacy(name):
-            raise InvalidParameter(f"{name} makes no promise and learns from nobody: there is nothing to explain")
+            raise InvalidParameter(f"{name} is a reference agent: it does not learn from users and has no guarantee to explain")
     world = make_problem(on, seed=problem_seed, horizon=horizon)
     promise, options = privacy_of(epsilon, delta, trust), agent_options(calibration, bonus_scale, schedule, episodes)
     specs = [RunSpec(agent=name, problem=world.name, episodes=episodes, privacy=promise, options=options) for name in agents]
@@ -64,11 +67,11 @@ def explain(
 
 
 def _with(specs: "list[RunSpec]", names: list[str]) -> "list[RunSpec]":
-    """Beside each agent the same one as printed, if it was printed, or without privacy; other agents once, at the end."""
+    """After each agent its variants with the paper's constants and without privacy; other agents once, at the end."""
     from confide.agents.catalogue import has_paper
 
     if "paper" in names and not any(has_paper(spec.agent) for spec in specs):
-        return [spec.printed() for spec in specs]  # which is refused, in the agent's own words
+        return [spec.printed() for spec in specs]  # the agent refuses it with its own message
     own = ("paper", "no-privacy")
     same, others = [name for name in names if name in own], [name for name in names if name not in own]
     found: list[RunSpec] = []

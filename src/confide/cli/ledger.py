@@ -1,4 +1,4 @@
-"""confide ledger: make a privacy budget, and see what is left of it."""
+"""confide ledger: create a privacy budget, and show what is left of it."""
 
 import json
 from dataclasses import asdict
@@ -12,30 +12,32 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="ledger", help="Keep a privacy budget in a file.", no_args_is_help=True)
 
-File = Annotated[Path, typer.Argument(help="The ledger's file.", show_default=False)]
+File = Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)]
 
 
 @app.command()
 def init(
     path: File,
     epsilon: Annotated[float, typer.Option(help="The total epsilon.", show_default=False)],
-    delta: Annotated[float, typer.Option(help="The total delta; with 0 there is no Gaussian noise.", show_default=False)],
-    relation: Annotated[str, typer.Option(help="Who counts as a neighbour: replace or null.")] = "replace",
+    delta: Annotated[float, typer.Option(help="The total delta; 0 excludes Gaussian noise.", show_default=False)],
+    relation: Annotated[
+        str, typer.Option(help="Neighbouring data sets: replace (one user is replaced) or null (one user contributes zero).")
+    ] = "replace",
     others_epsilon: Annotated[float, typer.Option(help="Of the total, set aside for noise that is not Gaussian.")] = 0.0,
     others_delta: Annotated[float, typer.Option(help="Of the total, set aside for noise that is not Gaussian.")] = 0.0,
 ) -> None:
-    """Make a ledger. The totals are fixed for good, and an existing file is never overwritten."""
+    """Create a ledger. The totals cannot be changed later, and an existing file is never overwritten."""
     from confide.privacy.ledger import Ledger
 
     ledger = Ledger.init(
         path, epsilon=epsilon, delta=delta, relation=relation, others_epsilon=others_epsilon, others_delta=others_delta
     )
-    typer.echo(f"made {path}: {_total(ledger.account)}")
+    typer.echo(f"created {path}: {_total(ledger.account)}")
 
 
 @app.command()
-def show(path: File, as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False) -> None:
-    """Every spend, and what is left."""
+def show(path: File, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False) -> None:
+    """Show all spends and the remaining budget."""
     from confide.privacy.ledger import Ledger
 
     ledger = Ledger(path)

@@ -1,4 +1,4 @@
-"""One release of a log, from the command line: what may be refused is refused first, then it is paid, then the log is read."""
+"""One release of a log, from the command line: check the request, charge the ledger, then read the log."""
 
 import math
 import os
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogRelease:
-    """What is released from which files: all of it public."""
+    """What is released from which files. All fields are public."""
 
     estimator: str
     made: Any
@@ -36,18 +36,18 @@ class LogRelease:
 
     @property
     def id(self) -> str:
-        """Its name in a ledger. Other files, columns or caps are another question; whether the files have changed is not looked at."""
+        """Its id in a ledger. Other files, columns or caps make another release; changes of the files' contents are not detected."""
         from confide.evaluation.estimator import release_id
 
         paths = [str(Path(path).resolve()) for path in self.files]  # however they are spelt
         where = [*paths, repr(sorted(self.layout.items())), self.noise.source]
         asked = release_id(self.made, self.privacy, where)
-        return f"{self.name} {asked}" if self.name else asked  # a name never stands for two questions
+        return f"{self.name} {asked}" if self.name else asked  # a name never stands for two releases
 
 
 @contextmanager
 def careful(asked: LogRelease, path: Path | None, out: Path | None) -> "Iterator[Ledger | None]":
-    """The ledger that pays, once it can, and there is room for the answer. An error leaves no empty folder, and tells of a charge."""
+    """Check the budget and the output folder, then yield the ledger. An error removes empty folders and reports a charge."""
     from confide.privacy.ledger import Ledger
     from confide.privacy.request import NoPrivacy
 
@@ -66,7 +66,7 @@ def _charged(ledger: "Ledger | None", asked: LogRelease) -> "Spend | None":
 def released(
     asked: LogRelease, ledger: "Ledger | None", out: Path | None, backend: str, workers: int | None, quiet: bool
 ) -> "tuple[ValueEstimate, str, list[str]]":
-    """The estimate, what it cost in words, and warnings."""
+    """The estimate, its cost in words, and warnings."""
     from confide.errors import InvalidParameter, LogError
     from confide.evaluation.catalogue import entry_of
     from confide.logs import open as open_logs
@@ -76,7 +76,7 @@ def released(
     secure = noise_source("secure") if asked.noise.source == "secure" else None
     logs = open_logs(asked.files, **asked.layout)
     if not logs.parts:
-        raise LogError("the log is empty: there is no row in it")
+        raise LogError("the log is empty: it has no rows")
     with _progress(logs, entry_of(asked.estimator).reads, quiet) as progress, _without_warnings():
         estimate = asked.made.release(
             logs.on(backend, workers=workers),
@@ -88,14 +88,14 @@ def released(
             id=asked.id if ledger else None,
         )
     if out is not None and (held := out / "estimate.npz").exists() and held.read_bytes() != estimate.to_bytes():
-        raise InvalidParameter(f"{out} holds another estimate: choose another folder")
+        raise InvalidParameter(f"{out} contains another estimate: choose another folder")
     before = known.when if known is not None and known.released else None
     warned = delta_warnings(estimate.guarantee.users, asked.privacy.delta) + [str(one) for one in asked.made.warnings(estimate)]
     return estimate, _paid(asked, ledger, before), warned
 
 
 def _afford(ledger: "Ledger", asked: LogRelease) -> None:
-    """Refuse what the ledger does not cover, and say what it would."""
+    """Refuse what the ledger does not cover, and state what it would cover."""
     from confide.errors import BudgetExceeded
     from confide.privacy.loss import GaussianDP
 
@@ -105,7 +105,7 @@ def _afford(ledger: "Ledger", asked: LogRelease) -> None:
     except BudgetExceeded:
         left = account.left
         if isinstance(loss, GaussianDP):
-            left += f"; {_most(account, asked.privacy.delta)} is the most that fits"
+            left += f"; {_most(account, asked.privacy.delta)} is the largest request that fits"
         raise BudgetExceeded(f"{asked.privacy} for {asked.estimator}", left) from None
 
 
@@ -118,7 +118,7 @@ def _most(account: "Account", delta: float) -> str:
 
 @contextmanager
 def _room(out: Path | None, *, again: bool) -> Iterator[None]:
-    """A folder that can be written to and holds no other estimate; what was made for nothing is taken away again."""
+    """Make a folder that can be written to and contains no other estimate; remove it again after an error."""
     from confide.errors import InvalidParameter
 
     if out is None:
@@ -130,7 +130,7 @@ def _room(out: Path | None, *, again: bool) -> Iterator[None]:
         if not os.access(out, os.W_OK):
             raise InvalidParameter(f"cannot write into {out}")
         if (out / "estimate.npz").exists() and not again:
-            raise InvalidParameter(f"{out} holds an estimate already: choose another folder")
+            raise InvalidParameter(f"{out} already contains an estimate: choose another folder")
         yield
     except BaseException:
         for folder in made:
@@ -141,7 +141,7 @@ def _room(out: Path | None, *, again: bool) -> Iterator[None]:
 
 @contextmanager
 def _telling_of_the_charge(ledger: "Ledger | None", asked: LogRelease) -> Iterator[None]:
-    """Whoever is stopped after the charge must not think that it was for nothing, nor pay again under another name."""
+    """After an error that follows the charge, say that the same command can be repeated at no cost."""
     from confide.errors import ConfideError, LedgerError
 
     try:
@@ -154,12 +154,12 @@ def _telling_of_the_charge(ledger: "Ledger | None", asked: LogRelease) -> Iterat
             charged = _charged(ledger, asked)
         if charged is None:
             raise
-        said = "the ledger was charged for this question: once the cause is repaired, the same command costs nothing more"
+        said = "the ledger was already charged for this release: fix the cause and run the same command again, at no further cost"
         if isinstance(error, KeyboardInterrupt):
             typer.echo(f"interrupted; {said}", err=True)
             raise
         text = f"{error.filename or 'output'}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
-        raise ConfideError(f"{text or 'not enough memory for these numbers'}; {said}") from None
+        raise ConfideError(f"{text or 'not enough memory for a problem of this size'}; {said}") from None
 
 
 @contextmanager
@@ -180,7 +180,7 @@ def _progress(logs: "Logs", reads: int, quiet: bool) -> Iterator[Callable[[int, 
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """They are said later, of every estimate: also of one that a ledger had."""
+    """Warnings are printed later, also for an estimate that was stored in the ledger."""
     import warnings
 
     from confide.errors import ConfideWarning
@@ -192,13 +192,13 @@ def _without_warnings() -> Iterator[None]:
 
 def _paid(asked: LogRelease, ledger: "Ledger | None", before: str | None) -> str:
     if asked.noise.source == "none":
-        return "nothing was charged, for nothing of this may be published."
+        return "nothing was charged. The result is not private: do not publish it."
     if ledger is None:
-        return "NOTHING WAS CHARGED: without --ledger nobody adds up what several evaluations of one log reveal together."
+        return "NOTHING WAS CHARGED: without --ledger the total privacy loss of several evaluations of one log is not tracked."
     account = ledger.account
     left = f"Left: {account.left}"
     if account.remaining.mu > 0 and asked.privacy.delta > 0:
-        left = f"Left: {_most(account, asked.privacy.delta)} for one more with Gaussian noise (confide ledger show)"
+        left = f"Left: {_most(account, asked.privacy.delta)} for one more release with Gaussian noise (see confide ledger show)"
     if before is not None:
-        return f"asked before, at {before}: this is the answer that was given then, at no cost; --id asks anew. {left}."
+        return f"already released at {before}: this is the same result, at no further cost; use --id for a new release. {left}."
     return f"charged to {ledger.path.name}. {left}."

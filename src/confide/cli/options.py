@@ -10,23 +10,29 @@ if TYPE_CHECKING:
 
 DELTA = 1e-5
 
-Epsilon = Annotated[float, typer.Option(help="The privacy budget: smaller is more private.")]
-Delta = Annotated[float, typer.Option(help="The probability that the promise may fail by.")]
-Trust = Annotated[str, typer.Option(help="joint: a curator is trusted; local: nobody is.")]
-Episodes = Annotated[int, typer.Option(help="How many users take part, one episode each.")]
-ProblemSeed = Annotated[int, typer.Option(help="Which instance of the problem.")]
-Horizon = Annotated[int | None, typer.Option(help="Steps per episode, where the problem leaves it open.", show_default=False)]
+Epsilon = Annotated[float, typer.Option(help="Privacy budget: smaller is more private.")]
+Delta = Annotated[float, typer.Option(help="Privacy parameter delta: the additive term of the guarantee.")]
+Trust = Annotated[
+    str, typer.Option(help="Trust model: joint (a trusted curator) or local (noise is added on each user's device).")
+]
+Episodes = Annotated[int, typer.Option(help="Number of users; each plays one episode.")]
+ProblemSeed = Annotated[int, typer.Option(help="Seed that generates the instance of the problem.")]
+Horizon = Annotated[
+    int | None, typer.Option(help="Steps per episode, for problems that have no fixed horizon.", show_default=False)
+]
 Calibration = Annotated[
     str | None,
-    typer.Option(help="tight: as little noise as the promise needs; paper: constants as printed.", show_default="tight"),
+    typer.Option(
+        help="tight: the least noise that the guarantee needs; paper: the constants printed in the paper.", show_default="tight"
+    ),
 ]
-BonusScale = Annotated[float | None, typer.Option(help="How optimistic the agent is.", show_default="the agent's own")]
+BonusScale = Annotated[float | None, typer.Option(help="Scale of the exploration bonus.", show_default="depends on the agent")]
 When = Annotated[
     str | None,
     typer.Option(
         "--schedule",
-        help="When to release: geometric, every (user), adaptive (lsvi-ucb), or a number: after each so many users.",
-        show_default="its own",
+        help="Release schedule: geometric, every (after each user), adaptive (lsvi-ucb only), or a number N (after every N users).",
+        show_default="depends on the agent",
     ),
 ]
 CompareWith = Annotated[
@@ -40,13 +46,15 @@ CompareWith = Annotated[
 Beside = Annotated[list[str] | None, typer.Option(hidden=True)]  # the former name of --compare-with
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Any other option of the agent: NAME=VALUE, as its class takes it.", show_default=False),
+    typer.Option(
+        "--set", help="Set another option of the agent's class, as NAME=VALUE. Can be given several times.", show_default=False
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 def privacy_of(epsilon: float | None, delta: float | None, trust: str | None) -> "Request":
-    """What was asked for; None is what was not given. Half a promise is refused: it would run without any."""
+    """The privacy request; None stands for an option that was not given. An incomplete request is refused: it would run without privacy."""
     from confide.errors import InvalidParameter
     from confide.privacy.request import JointDP, LocalDP, NoPrivacy
 
@@ -55,7 +63,7 @@ def privacy_of(epsilon: float | None, delta: float | None, trust: str | None) ->
     if epsilon is None:
         half = [name for name, value in (("--delta", delta), ("--trust", trust)) if value is not None]
         if half:
-            raise InvalidParameter(f"{half[0]} without --epsilon promises nothing: give --epsilon, or leave {half[0]} out")
+            raise InvalidParameter(f"{half[0]} needs --epsilon: add --epsilon, or omit {half[0]} to run without privacy")
         return NoPrivacy()
     return (LocalDP if trust == "local" else JointDP)(epsilon, DELTA if delta is None else delta)
 
@@ -67,7 +75,7 @@ def agent_options(
     episodes: int,
     settings: list[str] | None = None,
 ) -> tuple[tuple[str, Any], ...]:
-    """Those that were given, as a `RunSpec` keeps them; an agent that does not take one says so."""
+    """The options that were given, in the form of `RunSpec.options`. An agent refuses an option that it does not have."""
     from confide.agents.catalogue import schedule_of
     from confide.errors import InvalidParameter
     from confide.experiments.spec import Named, read_value

@@ -1,4 +1,4 @@
-"""confide plan: what to expect of a release, before any data are touched."""
+"""confide plan: predict the error of a release from public numbers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,17 +12,15 @@ if TYPE_CHECKING:
     from confide.evaluation import Plan, Proposal
     from confide.privacy.request import Request
 
-app = typer.Typer(name="plan", help="Predict errors from public numbers, before any data are touched.", no_args_is_help=True)
+app = typer.Typer(name="plan", help="Predict errors from public numbers, without reading data.", no_args_is_help=True)
 
 _EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 # options that evaluating and planning it share
-States = Annotated[int, typer.Option(help="How many states there are: 0 to this, less one.", min=1, show_default=False)]
-Epsilon = Annotated[float | None, typer.Option(help="The privacy budget: smaller is more private.", show_default=False)]
-Delta = Annotated[
-    float | None, typer.Option(help="The probability that the promise may fail by: below 1/users.", show_default=False)
-]
-Discount = Annotated[float, typer.Option(help="Of future rewards.")]
+States = Annotated[int, typer.Option(help="Number of states; states are numbered from 0.", min=1, show_default=False)]
+Epsilon = Annotated[float | None, typer.Option(help="Privacy budget: smaller is more private.", show_default=False)]
+Delta = Annotated[float | None, typer.Option(help="Privacy parameter delta; should be below 1/users.", show_default=False)]
+Discount = Annotated[float, typer.Option(help="Discount factor of future rewards.")]
 EstimatorName = Annotated[
     str,
     typer.Option(
@@ -32,36 +30,45 @@ EstimatorName = Annotated[
 Visits = Annotated[
     int | None,
     typer.Option(
-        help="So many different states of a trajectory count (sufficient-statistics: of a user; lstd: sets a norm).",
+        help="Number of different states counted per trajectory (sufficient-statistics: per user; lstd: sets a norm).",
         min=1,
         show_default="20, or all states",
     ),
 ]
 Shrink = Annotated[
-    str | None, typer.Option(help="counts-and-sums: towards a fixed value, or empirical-bayes.", show_default="fixed")
+    str | None,
+    typer.Option(help="counts-and-sums: shrink towards a fixed value (fixed), or empirical-bayes.", show_default="fixed"),
 ]
 Features = Annotated[
-    Path | None, typer.Option(help="Public features of states: .npy or .csv, a row per state.", show_default=False)
+    Path | None, typer.Option(help="Public features of states: .npy or .csv, one row per state.", show_default=False)
 ]
 PriorStd = Annotated[
     float | None,
-    typer.Option(help="counts-and-sums: how far values are from their centre, in return bounds.", show_default="0.3"),
+    typer.Option(
+        help="counts-and-sums: prior standard deviation of values around the centre, as a fraction of the return bound.",
+        show_default="0.3",
+    ),
 ]
-Centre = Annotated[float | None, typer.Option(help="The middle of the range of returns.", show_default="half the return bound")]
+Centre = Annotated[float | None, typer.Option(help="Middle of the range of returns.", show_default="half the return bound")]
 SecondMoments = Annotated[
-    bool, typer.Option("--second-moments", help="counts-and-sums: narrower intervals for a little more noise.")
+    bool,
+    typer.Option(
+        "--second-moments", help="counts-and-sums: also release second moments, for narrower intervals and slightly more noise."
+    ),
 ]
-Relation = Annotated[str, typer.Option(help="Who counts as a neighbour: replace or null.")]
+Relation = Annotated[
+    str, typer.Option(help="Neighbouring data sets: replace (one user is replaced) or null (one user contributes zero).")
+]
 
 
 @app.command()
 def evaluate(
     states: States,
-    users: Annotated[int, typer.Option(help="How many users the log has.", min=1, show_default=False)],
+    users: Annotated[int, typer.Option(help="Number of users in the log.", min=1, show_default=False)],
     epsilon: Epsilon = None,
     delta: Delta = None,
     return_bound: Annotated[
-        float | None, typer.Option(help="Returns are in 0 to this; others are clipped.", show_default="1")
+        float | None, typer.Option(help="Upper bound on returns; returns are clipped to [0, bound].", show_default="1")
     ] = None,
     discount: Discount = 1.0,
     estimator: EstimatorName = "counts-and-sums",
@@ -73,45 +80,50 @@ def evaluate(
     second_moments: SecondMoments = False,
     relation: Relation = "replace",
     visit_shares: Annotated[
-        Path | None, typer.Option(help="Public visits per user of each state: .npy or .csv.", show_default="the same for all")
+        Path | None,
+        typer.Option(help="Public estimate of visits per user to each state: .npy or .csv.", show_default="the same for all"),
     ] = None,
     return_std: Annotated[
-        float | None, typer.Option(help="How much returns of one state vary.", show_default="as much as they can")
+        float | None, typer.Option(help="Standard deviation of returns from one state.", show_default="the largest possible")
     ] = None,
     spread: Annotated[
-        float | None, typer.Option(help="How much values differ between states.", show_default="prior std times return bound")
+        float | None,
+        typer.Option(help="Standard deviation of values between states.", show_default="prior std times return bound"),
     ] = None,
     max_trajectories: MaxTrajectories = 1,
     max_steps: Annotated[
-        int | None, typer.Option(help="--propose: so many steps of a trajectory are counted.", min=1, show_default=False)
+        int | None, typer.Option(help="With --propose: use at most this many steps per trajectory.", min=1, show_default=False)
     ] = None,
-    propose: Annotated[bool, typer.Option("--propose", help="Propose return bound, visits and shrinkage, and say why.")] = False,
+    propose: Annotated[bool, typer.Option("--propose", help="Propose return bound, visits and shrinkage, with reasons.")] = False,
     reward_range: Annotated[
-        tuple[float, float] | None, typer.Option(help="--propose: the range of a reward.", show_default="0 1")
+        tuple[float, float] | None, typer.Option(help="With --propose: the range of one reward.", show_default="0 1")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="--propose: a trajectory is rewarded once at most.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="With --propose: at most one step of a trajectory is rewarded.")] = False,
     usual_steps: Annotated[
-        int | None, typer.Option(help="--propose: how many different states trajectories usually see.", min=1, show_default=False)
+        int | None,
+        typer.Option(
+            help="With --propose: number of different states that a trajectory usually visits.", min=1, show_default=False
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The error to expect of `confide evaluate`, for several epsilons. No data are looked at."""
+    """Predict the error of `confide evaluate`, for several epsilons. No data are read."""
     from confide.errors import InvalidParameter
     from confide.evaluation.catalogue import can_plan, make_estimator, read_table
 
     if not can_plan(estimator):
-        raise InvalidParameter(f"the error of {estimator} cannot be told in advance: counts-and-sums can be planned")
+        raise InvalidParameter(f"the error of {estimator} cannot be predicted; only counts-and-sums can be planned")
     privacy = promise_of(epsilon, delta, relation)
     chosen: dict[str, Any] = {"visits": visits, "shrink": shrink, "prior_std": prior_std, "centre": centre}
     chosen |= {"return_bound": return_bound}
     known = {"max_steps": max_steps, "reward_range": reward_range, "once": once or None, "usual_steps": usual_steps}
     proposal = None
     if propose:
-        _refuse(chosen, "--propose chooses {}: leave one of them out")
+        _refuse(chosen, "--propose sets {}: omit one of them")
         proposal = _proposed(known, states=states, users=users, discount=discount, components=features is not None)
         chosen = {**_settings(proposal), "return_bound": proposal.return_bound}
     else:
-        _refuse(known, "{} is for --propose: add it, or leave {} out")
+        _refuse(known, "{} needs --propose: add --propose, or omit {}")
     bound = chosen.pop("return_bound")
     more = chosen | {"features": features, "second_moments": second_moments or None}
     made = make_estimator(estimator, states=states, discount=discount, return_bound=1.0 if bound is None else bound, **more)
@@ -138,7 +150,7 @@ def _proposed(known: dict[str, Any], **public: Any) -> "Proposal":
 
     if known["max_steps"] is None and not known["once"]:
         raise InvalidParameter(
-            "--propose needs --max-steps, as every step may be rewarded, or --once, if a trajectory is rewarded once"
+            "--propose needs --max-steps (every step may be rewarded) or --once (a trajectory is rewarded once)"
         )
     given = {name: value for name, value in known.items() if value is not None}
     return propose(**{"max_steps": Caps().steps} | given, **public)
@@ -167,7 +179,7 @@ def _print(made: Any, plans: "list[Plan]", asked: int, proposal: "Proposal | Non
 
     console, chosen = Console(), plans[asked]
     if proposal is not None:
-        console.print(Text("Proposed, from public numbers alone:", style="bold"))
+        console.print(Text("Proposed from public numbers only:", style="bold"))
         console.print(_item("", _flags(proposal)))
         for reason in proposal.reasons:
             console.print(_item("-", reason))
@@ -177,14 +189,14 @@ def _print(made: Any, plans: "list[Plan]", asked: int, proposal: "Proposal | Non
     expected = f"expect a root mean square error of {chosen.rmse:.3g} ({parts}), where returns span {made.return_bound:g}."
     console.print(_item("", expected))
     values = Table(box=box.SIMPLE, pad_edge=False)
-    for title in ("epsilon", "expected error", "from privacy", "from sampling", "of the range"):
+    for title in ("epsilon", "expected error", "from privacy", "from sampling", "% of range"):
         values.add_column(title, justify="right")
     for place, plan in enumerate(plans):
         share = f"{100 * plan.rmse / made.return_bound:.2g} %"
         row = (f"{plan.privacy.epsilon:g}", f"{plan.rmse:.3g}", f"{plan.noise:.3g}", f"{plan.sampling:.3g}", share)
         values.add_row(*row, style="bold" if place == asked else None)
     console.print(values)
-    for text in (*chosen.assumptions, "No data were looked at: nothing was spent."):
+    for text in (*chosen.assumptions, "No data were read, and no budget was spent."):
         console.print(_item("assumed:" if text in chosen.assumptions else "", text))
 
 
@@ -232,14 +244,14 @@ def _record(made: Any, plans: "list[Plan]", asked: int, proposal: "Proposal | No
 
 
 def promise_of(epsilon: float | None, delta: float | None, relation: str, no_privacy: bool = False) -> "Request":
-    """Half a promise is refused, and none must be asked for in so many words."""
+    """The privacy request. An incomplete request is refused, and no privacy must be requested explicitly."""
     from confide.errors import InvalidParameter
     from confide.privacy.request import CentralDP, NoPrivacy, parse_relation
 
     neighbours = parse_relation(relation)
     if no_privacy:
         if epsilon is not None or delta is not None:
-            raise InvalidParameter("--no-privacy promises nothing: leave --epsilon and --delta out, or leave --no-privacy out")
+            raise InvalidParameter("--no-privacy cannot be combined with --epsilon or --delta: omit one or the other")
         return NoPrivacy()
     missing = [option for option, value in (("--epsilon", epsilon), ("--delta", delta)) if value is None]
     if epsilon is None or delta is None:
@@ -250,7 +262,7 @@ def promise_of(epsilon: float | None, delta: float | None, relation: str, no_pri
 
 
 def delta_warnings(users: int, delta: float) -> list[str]:
-    """What the library would warn of, as lines."""
+    """The library's warnings about delta, as lines."""
     import warnings
 
     from confide.evaluation import delta_warning

@@ -21,11 +21,11 @@ _LISTED = 8  # guarantees below a table
 
 def show(
     folder: Annotated[
-        Path, typer.Argument(help="A folder that `confide run --out` or `confide compare` wrote, or one run in it.")
+        Path, typer.Argument(help="A folder written by `confide run --out` or `confide compare`, or one run in it.")
     ],
     as_json: AsJson = False,
 ) -> None:
-    """What a folder of results says."""
+    """Show the results in a folder."""
     from confide.errors import InvalidParameter
     from confide.experiments.run import Run
 
@@ -36,7 +36,7 @@ def show(
         print_comparison(Comparison.load(folder), folder, as_json)
         return
     if not found:
-        raise InvalidParameter(f"there is no saved run in {folder}")
+        raise InvalidParameter(f"no saved run in {folder}; give a folder written by confide run --out or confide compare")
     print_runs([Run.load(path) for path in found], as_json)
     if (folder / "report.html").exists() and not as_json:
         typer.echo(f"report: {folder / 'report.html'}")
@@ -75,7 +75,7 @@ def print_comparison(made: "Comparison", folder: Path | None, as_json: bool) -> 
 
 
 def print_study(study: "Study") -> None:
-    """A table per problem that fits 80 columns, with the intervals of every report, and what it means."""
+    """A table per problem that fits 80 columns, with the same intervals as a report."""
     from rich.console import Console
 
     from confide.report.words import nobody_learned
@@ -131,7 +131,7 @@ def _cells(row: "StudyRow") -> dict[str, str]:
 
 
 def _interval(figure: "Interval | None") -> str:
-    """With the same ends as in a report; one seed has none."""
+    """The same interval as in a report; with one seed there is none."""
     if figure is None:
         return ""
     low, high = figure.low, figure.high
@@ -153,11 +153,11 @@ def _percent(share: float) -> str:
 
 
 def _guarantee(row: "StudyRow") -> str:
-    """Where the noise gives another epsilon than was asked for, as printed constants do, that is said, too."""
+    """The guarantee; if the noise gives a smaller epsilon than requested, as printed constants do, with the requested one."""
     group = row.group
     if group.reference:
-        return f"{group.agent}: learns from nobody (reference)"
-    asked = f" (asked for epsilon={group.epsilon:g})" if group.stricter else ""
+        return f"{group.agent}: reference policy, does not learn"
+    asked = f" (requested epsilon={group.epsilon:g})" if group.stricter else ""
     return f"{group.agent}: {group.guarantee}{asked}"
 
 

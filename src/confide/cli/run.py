@@ -1,4 +1,4 @@
-"""confide run: let an agent learn from users."""
+"""confide run: run an agent on a problem."""
 
 import shlex
 import sys
@@ -34,42 +34,50 @@ Counts = Annotated[
     bool | None,
     typer.Option(
         "--counts/--one-by-one",
-        help="Simulate users by exact counts of their transitions, or each on its own: the same law, at another speed.",
+        help="Simulate users by counts of their transitions, or one by one. Both have the same distribution and differ in speed.",
         show_default="counts, and real messages of up to 10 000 local users",
     ),
 ]
 
 
 def run(
-    agent: Annotated[str, typer.Argument(help="An agent of `confide list`, or package.module:Class.")],
-    problem: Annotated[str, typer.Argument(help="A problem of `confide list`, or the file of a saved one.")],
+    agent: Annotated[str, typer.Argument(help="An agent from `confide list`, or your own class as package.module:Class.")],
+    problem: Annotated[str, typer.Argument(help="A problem from `confide list`, or the file of a saved problem.")],
     epsilon: Annotated[
-        float | None, typer.Option(help="The privacy budget; without it there is no privacy.", show_default=False)
+        float | None,
+        typer.Option(
+            help="Privacy budget: smaller is more private. Without it the agent runs without privacy.", show_default=False
+        ),
     ] = None,
     delta: Annotated[
         float | None,
-        typer.Option(help="The probability that the promise may fail by; 0 for pure privacy.", show_default=f"{DELTA:g}"),
+        typer.Option(help="Privacy parameter delta; 0 for pure differential privacy.", show_default=f"{DELTA:g}"),
     ] = None,
     trust: Annotated[
-        str | None, typer.Option(help="joint: a curator is trusted; local: nobody is.", show_default="joint")
+        str | None,
+        typer.Option(
+            help="Trust model: joint (a trusted curator) or local (noise is added on each user's device).", show_default="joint"
+        ),
     ] = None,
     episodes: Episodes = 100_000,
     calibration: Calibration = None,
     bonus_scale: BonusScale = None,
     schedule: When = None,
     settings: Settings = None,
-    seed: Annotated[int, typer.Option(help="The first seed of the runs.", min=0)] = 0,
-    seeds: Annotated[int, typer.Option(help="How many runs, with seeds from --seed on.")] = 1,
+    seed: Annotated[int, typer.Option(help="First seed.", min=0)] = 0,
+    seeds: Annotated[int, typer.Option(help="Number of runs, with consecutive seeds.")] = 1,
     problem_seed: ProblemSeed = 0,
     compare_with: CompareWith = None,
     beside: Beside = None,
     horizon: Horizon = None,
-    source: Annotated[str, typer.Option(help="fast noise for simulation, secure noise for real data.")] = "fast",
+    source: Annotated[str, typer.Option(help="Noise source: fast (seeded, for simulation) or secure (for real data).")] = "fast",
     counts: Counts = None,
-    out: Annotated[Path | None, typer.Option(help="A folder for results and the report; takes up what was interrupted.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Save results and a report to this folder. An interrupted command resumes from it.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let an agent learn from users, and see what privacy cost."""
+    """Run an agent on a problem, and report its regret and guarantee."""
     from confide.errors import InvalidParameter
     from confide.experiments.spec import RunSpec
     from confide.problems.catalogue import make
@@ -110,18 +118,18 @@ def _run_all(specs: "list[RunSpec]", world: Any, seeds: range, out: Path | None,
     if out is not None and runs[0].episodes and not as_json:
         typer.echo(f"report: {report}")
     if not all(one.complete for one in runs):
-        typer.echo("interrupted: the same command goes on from here", err=True)
+        typer.echo("interrupted: run the same command again to resume", err=True)
         raise typer.Exit(130)
 
 
 def _short(spec: "RunSpec") -> str:
-    """What a progress bar has room for."""
+    """A label that fits a progress bar."""
     epsilon = spec.privacy.epsilon
     return f"{spec.title[-16:]}{f' eps {epsilon:g}' if epsilon < float('inf') else ''}"
 
 
 def _check(specs: "list[RunSpec]", world: Any, seed: int) -> None:
-    """All of them before the first run: a mistake in the last one must not cost the time of the others."""
+    """Check all runs before the first one starts, so that a mistake is reported at once."""
     from confide.errors import ConfideError
 
     for spec in specs:
@@ -130,5 +138,7 @@ def _check(specs: "list[RunSpec]", world: Any, seed: int) -> None:
         except ConfideError as error:
             raise (type(error)(f"{spec.title}: {error}") if len(specs) > 1 else error) from None
         if schedule is not None and schedule.leaves == 1:  # allowed, and pointless
-            late = f"the first release comes after all {spec.episodes:,} users: nothing is learned in time"
+            late = (
+                f"the first release comes after all {spec.episodes:,} users, so that nobody benefits from it; change --schedule"
+            )
             typer.echo(f"warning: {spec.title}: {late}", err=True)

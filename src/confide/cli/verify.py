@@ -1,4 +1,4 @@
-"""confide verify: recompute a certificate's promise."""
+"""confide verify: recompute the guarantee of a certificate."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,10 +9,10 @@ from confide.cli.options import AsJson, print_json
 
 
 def verify(
-    certificate: Annotated[Path, typer.Argument(help="A certificate, as saved by confide.")],
+    certificate: Annotated[Path, typer.Argument(help="A certificate file saved by confide.")],
     as_json: AsJson = False,
 ) -> None:
-    """Recompute what a certificate promises from its own numbers. Exit code 2 if they do not add up."""
+    """Recompute the guarantee of a certificate from its numbers. The exit code is 2 if they are inconsistent."""
     import math
 
     from confide.audit import verify as check
@@ -28,13 +28,13 @@ def verify(
         print_json({"valid": True, "recomputed_epsilon": recomputed, "delta": found.delta, "promise": promise, **trust})
         return
     if promise["trust"] == "none":
-        typer.echo("The certificate is in order, and it promises NOTHING: no noise was added.")
+        typer.echo("The certificate is valid, but it states NO PRIVACY: no noise was added.")
         return
     whom = f"{promise['trust']}, {promise['relation']} one user, {promise['users']:,} users"
-    typer.echo("The certificate's numbers add up.")
-    typer.echo(f"  promised     epsilon = {loaded.epsilon:.6g} at delta = {loaded.delta:g} ({whom})")
+    typer.echo("The certificate's numbers are consistent.")
+    typer.echo(f"  stated       epsilon = {loaded.epsilon:.6g} at delta = {loaded.delta:g} ({whom})")
     typer.echo(f"  recomputed   epsilon = {found.epsilon:.6g} from {len(found.losses)} mechanism(s), {promise['source']} noise")
     for trusted in taken_on_trust(loaded):
-        typer.echo(f"  on trust     {trusted}")
+        typer.echo(f"  unverified   {trusted}")
     for assumption in loaded.document["assumptions"]:
         typer.echo(f"  assumes      {''.join(c if c.isprintable() else '?' for c in assumption)}")

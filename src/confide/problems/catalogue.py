@@ -34,31 +34,38 @@ PROBLEMS = {
         f"{_ZOO}.mixtures:lock", "mixture", "a combination lock: one hidden action per step moves right, to the reward"
     ),
     "lock-rewards": Entry(
-        f"{_ZOO}.mixtures:lock_rewards", "mixture", "the same lock, with random rewards that have to be learned", rewards=False
+        f"{_ZOO}.mixtures:lock_rewards", "mixture", "lock with random rewards that have to be learned", rewards=False
     ),
     "rand": Entry(f"{_ZOO}.mixtures:rand", "mixture", "random sparse kernels in a random mixture, rewards on two states"),
-    "liao-hard": Entry(f"{_ZOO}.mixtures:liao_hard", "mixture", "actions differ by less than 10 000 users can tell", "Liao21"),
-    "latent": Entry(f"{_ZOO}.linear:latent", "linear MDP", "a linear MDP: hidden modes, seen through blurred features"),
+    "liao-hard": Entry(
+        f"{_ZOO}.mixtures:liao_hard", "mixture", "a hard instance: 10 000 users are too few to tell the actions apart", "Liao21"
+    ),
+    "latent": Entry(f"{_ZOO}.linear:latent", "linear MDP", "a linear MDP with hidden modes, observed through blurred features"),
     "one-hot": Entry(
-        f"{_ZOO}.linear:one_hot", "linear MDP", "a small table written as a linear MDP, one feature per state and action"
+        f"{_ZOO}.linear:one_hot", "linear MDP", "a small tabular MDP as a linear MDP, one feature per state and action"
     ),
     "riverswim": Entry(
         f"{_ZOO}.tables:riverswim", "table", "swim against the current for a large reward, or drift to a small one", "Strehl08"
     ),
-    "deep-sea": Entry(f"{_ZOO}.tables:deep_sea", "table", "only one sequence of ten actions finds the treasure", "Osband20"),
-    "chain": Entry(
-        f"{_ZOO}.tables:chain", "table", "forty stages of recovery, to evaluate: there is nothing to choose", "Balle16"
-    ),
+    "deep-sea": Entry(f"{_ZOO}.tables:deep_sea", "table", "only one sequence of ten actions reaches the reward", "Osband20"),
+    "chain": Entry(f"{_ZOO}.tables:chain", "table", "forty states and no choice of actions, for policy evaluation", "Balle16"),
     "icu-sepsis": Entry(
-        f"{_ZOO}.icu_sepsis:icu_sepsis", "table", "treating sepsis, estimated from MIMIC-III; needs confide[icu]", "Choudhary24"
+        f"{_ZOO}.icu_sepsis:icu_sepsis",
+        "table",
+        "treatment of sepsis, estimated from MIMIC-III; needs confide[icu]",
+        "Choudhary24",
     ),
-    "oscillator": Entry(f"{_ZOO}.control:oscillator", "linear control", "a damped oscillation, pushed along one axis"),
+    "oscillator": Entry(f"{_ZOO}.control:oscillator", "linear control", "a damped oscillator with one input"),
     "random-lq": Entry(f"{_ZOO}.control:random_lq", "linear control", "a random stable system"),
     "thermal": Entry(f"{_ZOO}.control:thermal", "linear control", "three rooms in a row, two heaters"),
-    "glucose": Entry(f"{_ZOO}.control:glucose", "linear control", "insulin against blood glucose"),
-    "double-integrator": Entry(f"{_ZOO}.control:double_integrator", "linear control", "a cart that nothing holds back"),
+    "glucose": Entry(f"{_ZOO}.control:glucose", "linear control", "control of blood glucose by insulin"),
+    "double-integrator": Entry(
+        f"{_ZOO}.control:double_integrator", "linear control", "a cart without friction, controlled by force"
+    ),
     "pendulum": Entry(f"{_ZOO}.control:pendulum", "linear control", "an inverted pendulum, unstable"),
-    "mass-chain": Entry(f"{_ZOO}.control:mass_chain", "linear control", "masses joined by springs, the last one pushed"),
+    "mass-chain": Entry(
+        f"{_ZOO}.control:mass_chain", "linear control", "masses connected by springs, with a force on the last one"
+    ),
 }
 
 
@@ -78,7 +85,7 @@ def make(name: str | os.PathLike[str], *, seed: int = 0, horizon: int | None = N
 
         return from_gymnasium(text.removeprefix(_GYM), horizon)
     if not (Path(text).is_file() or os.sep in text or text.endswith(".npz")):
-        raise InvalidParameter(f"there is no problem {text!r}{_hint(text)}")
+        raise InvalidParameter(f"unknown problem {text!r}{_hint(text)}")
     if horizon is not None:
         raise InvalidParameter(f"a saved problem has its own horizon, got horizon={horizon}")
     from confide.problems.files import load_problem
@@ -105,4 +112,6 @@ def _load(place: str) -> Callable[..., Any]:
 
 def _hint(text: str) -> str:
     near = difflib.get_close_matches(text.lower(), PROBLEMS, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(PROBLEMS)}, gym:ID, and files of saved problems"
+    return (
+        f"; did you mean {near[0]}?" if near else f"; choose one of {', '.join(PROBLEMS)}, gym:ID, or the file of a saved problem"
+    )
