@@ -24,8 +24,9 @@ from confide.evaluation.weight_contributions import WeightAndWorth, WeightedRetu
 from confide.linear_mdps.contributions import NextStates, StoredTransitions
 from confide.mechanisms.counters import Exact
 from confide.mechanisms.sources import noise_source
+from confide.mixtures.code_contributions import TransitionSums
 from confide.mixtures.code_features import best_codes
-from confide.mixtures.contributions import Both, PairedTargets, StackedRows, TransitionSums, ValueTargets
+from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
 from confide.mixtures.value_features import reduced
 from confide.planners.reward_features import centred_rewards
 from confide.privacy import CentralDP, Relation

@@ -19,9 +19,8 @@ from confide.learning.client import LocalClient
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource, SecureSource
 from confide.mechanisms.state import StateFile, pack, unpack
-from confide.planners.visits import Memory, divided
 from confide.policy import Policy
-from confide.privacy.bounded import Bound, Bounded, NoiseLevel, Released
+from confide.privacy.bounded import Bound, Bounded, Memory, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import Loss
@@ -36,6 +35,7 @@ from confide.privatizers import (
     make_privatizer,
     takes_messages,
 )
+from confide.privatizers.schedule import divided
 from confide.privatizers.wire import encode_release
 from confide.trajectory import Trajectories, TransitionCounts
 

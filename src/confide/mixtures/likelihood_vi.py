@@ -9,8 +9,8 @@ from confide.errors import InvalidParameter
 from confide.learning.arguments import check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.mechanisms.sources import NoiseSource
+from confide.mixtures.code_contributions import TableRows, TransitionSums
 from confide.mixtures.code_features import best_codes, means
-from confide.mixtures.contributions import TableRows, TransitionSums
 from confide.mixtures.likelihood_planning import Posterior, posterior
 from confide.mixtures.linopt_vi import known_mixture
 from confide.mixtures.planning import optimistic
