@@ -256,19 +256,21 @@ def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
     if isinstance(problem, LQSystem):
         return _episode(problem, 1.0), _episode(problem, -1.0)
     S, A, H = problem.states, problem.actions, problem.horizon
-    grids = np.meshgrid(*[np.arange(S), np.arange(A)] * (H - 1), np.arange(S), indexing="ij")
-    flat = np.stack([grid.ravel() for grid in grids], axis=1)  # s_0, a_0, s_1, a_1, ..., s_{H-1}
-    states, actions = np.pad(flat[:, ::2], ((0, 0), (0, 1))), np.pad(flat[:, 1::2], ((0, 0), (0, 1)))
+    grids = np.meshgrid(*[np.arange(S), np.arange(A)] * H, np.arange(S), indexing="ij")
+    flat = np.stack([grid.ravel() for grid in grids], axis=1)  # s_0, a_0, s_1, a_1, ..., s_H
+    states, actions = flat[:, ::2], flat[:, 1::2]
     rewards = np.concatenate([np.zeros(actions.shape), np.ones(actions.shape)])  # both ends of their range
     everybody = Trajectories(np.tile(states, (2, 1)), np.tile(actions, (2, 1)), rewards)
     agent.next_batch()
     sent = np.stack([agent.contribution(everybody[i : i + 1]).values for i in range(everybody.users)])
+    first = np.sort(np.unique(sent, axis=0, return_index=True)[1])  # the last step rarely matters: each contribution once
+    sent = sent[first]
     if agent.privacy.delta > 0:
         squared = (sent**2).sum(axis=1)
         distance: npt.NDArray[np.float64] = squared[:, None] + squared[None] - 2 * sent @ sent.T
     else:
         distance = np.stack([np.abs(sent - one).sum(axis=1) for one in sent])
-    one, other = np.unravel_index(distance.argmax(), distance.shape)
+    one, other = first[list(np.unravel_index(distance.argmax(), distance.shape))]
     return everybody[int(one) : int(one) + 1], everybody[int(other) : int(other) + 1]
 
 
