@@ -88,7 +88,7 @@ def test_it_says_what_happened_and_what_is_promised(page):
         "Joint differential privacy",
         "All other users together",
         "The curator, who holds the raw data",
-        "Replace: one user is swapped for any other.",
+        "Replace: one user is replaced by any other user.",
         "What is NOT protected",
         "A user’s own actions",
         "Simulation only.",

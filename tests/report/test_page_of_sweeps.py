@@ -31,7 +31,7 @@ def test_headline_of_one_learner_of_reference_play_and_of_nothing(sweeps):
     assert headline(sweeps.made([sweeps.cell("lock", "uniform", None, 0)]).study).startswith("No learner took part")
     assert (
         headline(sweeps.made([sweeps.cell("lock", "ucrl-vtr", 1.0, 0, error="no")]).study)
-        == "Nothing came out: every run failed."
+        == "There are no results: every run failed."
     )
     split = [
         sweeps.cell(p, a, None, s, half=h)

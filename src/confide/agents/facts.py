@@ -1,7 +1,7 @@
 """What an agent does with its users' data, in numbers, computed before a run.
 
-Everything here is computed from what an agent was made with; nothing of the agent is touched, so that a run after an explanation is bit
-by bit the run without it.
+Everything is computed from the agent's parameters. The agent is not changed: a run after an explanation is identical to a run
+without one.
 """
 
 import math

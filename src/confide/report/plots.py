@@ -209,7 +209,7 @@ def _privacy(study: Study, problem: str) -> Panel:
         levels.append(Level(gap * users))
         legend |= {"uniform play": {**UNIFORM.style, "linewidth": 1.2}}
     title = f"regret after {number(users)} users" if known else "average return"
-    return Panel("ε asked for", title, lines, levels, title=problem, log=known, ticks=study.epsilons, legend=legend)
+    return Panel("requested ε", title, lines, levels, title=problem, log=known, ticks=study.epsilons, legend=legend)
 
 
 def _ends(row: Row) -> tuple[float, float, float]:
