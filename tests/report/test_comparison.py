@@ -108,7 +108,9 @@ def test_what_fails_is_a_row_and_stops_nothing(tmp_path):
     assert [group.agent for group in found.groups] == ["uniform"]
     assert len(found.failures) == 2
     failure = found.failures[0]
-    assert "needs a linear MDP" in failure["error"] and failure["command"].startswith("confide run lsvi-ucb lock --epsilon 1.0")
+    assert "is for linear MDP problems" in failure["error"] and failure["command"].startswith(
+        "confide run lsvi-ucb lock --epsilon 1.0"
+    )
     assert not list(tmp_path.rglob("*.tmp"))
 
 
