@@ -102,16 +102,16 @@ def test_paper_beside_tight_in_words(monkeypatch):
     paper, tight = both.agents
     ratio = paper.relative_noise / tight.relative_noise
     assert both.sentences() == [
-        f"ucrl-vtr paper adds {ratio:,.0f} times as much noise as ucrl-vtr tight at the same promise, measured by what one user "
-        "changes at most (in L2).",
-        f"ucrl-vtr paper really gives epsilon = {paper.epsilon:.3g}, where 1 was asked for.",
+        f"ucrl-vtr paper adds {ratio:,.0f} times as much noise as ucrl-vtr tight for the same privacy request, "
+        "relative to the L2 sensitivity.",
+        f"ucrl-vtr paper gives epsilon = {paper.epsilon:.3g}; the requested epsilon is 1.",
     ]
     text = str(both)
     assert max(map(len, text.splitlines())) <= 100
     assert text.count("JointDP(epsilon=1, delta=1e-05)") == 1  # what is the same is said once
     assert "\x1b" not in text
     assert json.loads(json.dumps(both.to_json(), allow_nan=False))["in_words"] == both.sentences()
-    assert "<td>paper: constants as printed</td>" in both._repr_html_()
+    assert "<td>paper: the printed constants</td>" in both._repr_html_()
 
 
 def test_each_agent_is_compared_with_the_first_and_what_is_the_same_is_said_once():
@@ -121,10 +121,12 @@ def test_each_agent_is_compared_with_the_first_and_what_is_the_same_is_said_once
         *(make(made, "tight", private) for made in (UCRLVTR, LikelihoodVI, LinOptVI)),
     ]
     (same,) = explain(*others).sentences()
-    assert same.startswith("ucrl-vtr, likelihood-vi and linopt-vi add the same noise to each number, measured by what")
-    more, really = explain(paper, *others[1:]).sentences()
-    assert "times as much noise as likelihood-vi and linopt-vi at the same promise" in more
-    assert really.startswith("ucrl-vtr really gives epsilon")
+    assert same.startswith(
+        "ucrl-vtr, likelihood-vi and linopt-vi add the same noise to each number, relative to the L2 sensitivity; a user contributes"
+    )
+    more, true = explain(paper, *others[1:]).sentences()
+    assert "times as much noise as likelihood-vi and linopt-vi for the same privacy request" in more
+    assert true.startswith("ucrl-vtr gives epsilon")
 
 
 def test_laplace_noise_is_measured_in_its_own_norm_and_not_beside_gaussian_noise():
@@ -132,10 +134,12 @@ def test_laplace_noise_is_measured_in_its_own_norm_and_not_beside_gaussian_noise
     for one, norm in ((gaussian, 2), (laplace, 1)):
         assert one.noise.norm == norm
         assert one.relative_noise == one.noise.worst / one.noise.sensitivity
-        assert f"changes at most in L{norm}" in dict(explain(make(UCRLVTR, "tight", one.request)).rows())["noise per number"][0]
+        assert (
+            f"times the L{norm} sensitivity" in dict(explain(make(UCRLVTR, "tight", one.request)).rows())["noise per number"][0]
+        )
     assert laplace.noise.sensitivity == laplace.bound.l1_sensitivity(Relation.REPLACE)
     (said,) = explain(*(make(UCRLVTR, "tight", one.request) for one in (gaussian, laplace))).sentences()
-    assert "times as much" not in said and said.endswith("so their sizes are not compared.")
+    assert "times as much" not in said and said.endswith("so they are not compared.")
 
 
 def test_linopt_vi_with_known_rewards_is_ucrl_vtr_and_explain_says_so():
@@ -160,7 +164,7 @@ def test_many_agents_fit_a_narrow_terminal(monkeypatch):
     assert len(set(names)) == len(names)
     text = str(told)
     assert max(map(len, text.splitlines())) <= 80
-    assert "nobody is protected" in text
+    assert "users are not protected" in text
     assert any("one message per user" in text for text in dict(told.rows())["mechanism"])
 
 

@@ -61,7 +61,7 @@ def test_audit(confide):
 def test_an_attack_that_is_too_weak_says_so(confide):
     weak = confide("audit", "gaussian", "--runs", 100)
     assert weak.returncode == 0 and weak.stderr == ""
-    assert "the attack was too weak to say much: more --runs" in weak.stdout
+    assert "the attack was too weak to be conclusive, increase --runs" in weak.stdout
     assert "too weak" not in confide("audit", "gaussian", "--runs", 20_000).stdout
 
 
@@ -98,7 +98,7 @@ def test_verify(confide, tmp_path):
     certificate = certify(counter.guarantee, [counter.mechanism()])
     verify(certificate)
     certificate.save(tmp_path / "good.json")
-    assert "add up" in confide("verify", tmp_path / "good.json").stdout
+    assert "are consistent" in confide("verify", tmp_path / "good.json").stdout
     assert json.loads(confide("verify", tmp_path / "good.json", "--json").stdout)["valid"] is True
     certificate.document["mechanisms"][0]["scale"] /= 2
     certificate.save(tmp_path / "bad.json")
@@ -137,9 +137,9 @@ def test_version(confide):
         (["calibrate", "--episodes", "0"], "episodes must be at least 1, got episodes=0"),
         (["calibrate", "--epsilon", "much"], "--epsilon"),
         (["calibrate", "--colour"], "No such option"),
-        (["audit", "magic"], "there is no audit of 'magic'"),
+        (["audit", "magic"], "unknown audit subject 'magic'"),
         (["audit"], "Missing argument"),
-        (["audit", "json:loads"], "json:loads is no learner"),
+        (["audit", "json:loads"], "json:loads is not a learner"),
         (["verify", "nowhere.json"], "cannot read nowhere.json"),
         (["ledger", "show", "nowhere.sqlite"], "confide ledger init"),
         (["teleport"], "No such command"),

@@ -53,12 +53,12 @@ def test_the_summary_says_what_was_done_and_what_it_rests_on(log, call):
     shown = " ".join(call("evaluate", log, *ASK).split())
     for said in (
         "The values of 6 states by counts-and-sums",
-        "epsilon = 2 at delta = 0.0001: if any one of the 200 users were somebody else altogether",
+        "epsilon = 2 at delta = 0.0001: if any one of the 200 users were replaced by somebody else",
         "e^epsilon = 7.39",
         "with probability 90 %, noise and sampling together",
-        "each interval holds the expected return from its state, as far as it is counted (below), with",
+        "each interval holds the expected return from its state, as counted below, with",
         "returns are clipped to [0, 1]; of a user the first trajectory counts, and of it the first 10,000 steps; all different",
-        "a user with a state of 6 or more counts as nobody (confide logs check --states tells the data holder how many).",
+        "a user with a state of 6 or more contributes zero (confide logs check --states shows the data holder how many).",
         "secure: discrete",
         "NOTHING WAS CHARGED: without --ledger",
         "The number of users in the log is public.",
@@ -70,7 +70,7 @@ def test_the_summary_says_what_was_done_and_what_it_rests_on(log, call):
 
 def test_what_visits_leave_out_is_said(log, call):
     shown = " ".join(call("evaluate", log, *ASK, "--visits", 2).split())
-    assert "the first 2 different states of a trajectory count, and values and error bars are about those visits" in shown
+    assert "the first 2 different states of a trajectory count, and values and intervals refer to those visits" in shown
 
 
 def test_values_are_near_the_truth_and_the_same_for_the_same_seed(log, call):
@@ -97,7 +97,7 @@ def test_out_has_everything(log, call):
     assert [int(row["state"]) for row in rows] == list(range(STATES))
     assert [float(row["value"]) for row in rows] == loaded.values.tolist()
     assert [float(row["low"]) for row in rows] == loaded.interval(0.8)[0].tolist()
-    assert "add up" in call("verify", "out/certificate.json")
+    assert "are consistent" in call("verify", "out/certificate.json")
     with open("out/report.html") as file:
         page = file.read()
     assert "80 % interval" in page and "--epsilon 2" in page
@@ -105,7 +105,7 @@ def test_out_has_everything(log, call):
     with open("out/figures/values.svg") as file:
         assert "<svg" in file.read()
     before = loaded.to_bytes()
-    assert "holds an estimate already" in call("evaluate", log, *ASK, "--out", "out", code=2)
+    assert "already contains an estimate" in call("evaluate", log, *ASK, "--out", "out", code=2)
     assert ValueEstimate.load("out").to_bytes() == before
 
 
@@ -117,7 +117,7 @@ def test_the_ledger_is_charged_once_for_one_question(log, call):
     spent = ledger.spent.mu
     again = made(call, log, *ASK, *pay, "--out", "out")
     assert again["values"] == first["values"]
-    assert any("asked before" in line["text"] and "at no cost" in line["text"] for line in again["said"])
+    assert any("already released at" in line["text"] and "at no further cost" in line["text"] for line in again["said"])
     assert ledger.spent.mu == spent
     refused = call("evaluate", log, *ASK, *pay, "--id", "once more", code=2)
     assert "the budget does not cover this release" in refused
@@ -203,9 +203,9 @@ def test_delta_that_promises_nothing(log, call):
 def test_no_privacy_only_when_asked_for(log, call):
     assert "--epsilon and --delta" in call("evaluate", log, "--states", 6, code=2)
     assert "--delta missing" in call("evaluate", log, "--states", 6, "--epsilon", 1, code=2)
-    assert "leave --no-privacy out" in call("evaluate", log, *ASK, "--no-privacy", code=2)
+    assert "--no-privacy cannot be combined with --epsilon or --delta" in call("evaluate", log, *ASK, "--no-privacy", code=2)
     shown = call("evaluate", log, "--states", 6, "--no-privacy", "--out", "open")
-    assert "NONE: no noise was added, nobody is protected. For the data holder" in shown
+    assert "NONE: no noise was added, and users are not protected. For the data holder" in shown
     assert "visits (exact)" in shown
     assert stat.S_IMODE(os.stat("open/estimate.npz").st_mode) == 0o600
 
@@ -220,11 +220,11 @@ def test_every_estimator(log, call, name):
     assert found["promise"]["source"] == ("secure" if ESTIMATORS[name].noise == "gaussian" else "fast")
     if name in ("dp-lsw", "dp-lsl"):
         assert said["noise"].startswith("FAST, because noise on smooth sensitivity")
-        assert said["error bars"].startswith("none: the size of this noise depends on the data")
+        assert said["intervals"].startswith("none: the scale of this noise depends on the data")
     about = {"sufficient-statistics": "the best linear fit", "lstd": "the projected Bellman equation"}
-    assert about.get(name, "") in said["error bars"]
+    assert about.get(name, "") in said["intervals"]
     if name == "subsample":
-        assert said["error bars"].startswith("none: nothing that was published")
+        assert said["intervals"].startswith("none: the published numbers do not determine")
     assert (found["low"] is None) == (ESTIMATORS[name].noise != "gaussian")
 
 
@@ -328,8 +328,8 @@ def test_another_policy_than_the_logged_one(log, call, name):
     ask = ["thrown.parquet", *ASK, "--estimator", name, "--target", "policy.npz", "--clip", 2]
     shown = " ".join(call("evaluate", *ask).split())
     assert f"The value of a policy by {name}" in shown
-    assert "weights above 2 count as 2, and the error bars do not cover that" in shown
-    assert "each interval holds the value with clipped weights" in shown and "an action of 2 or more, outside the" in shown
+    assert "weights above 2 are clipped to 2, and the intervals do not cover the resulting bias" in shown
+    assert "each interval covers the value with clipped weights" in shown and "an action of 2 or more, outside the" in shown
     found = made(call, *ask, "--out", "out")
     assert len(found["values"]) == 1
     with open("out/values.csv") as file:

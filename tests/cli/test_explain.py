@@ -21,7 +21,7 @@ def test_a_table_beside_the_paper():
     assert max(map(len, done.stdout.splitlines())) <= 100
     header = done.stdout.splitlines()[1]
     assert [cell.strip() for cell in header.split("┃")[2:5]] == ["ucrl-vtr", "ucrl-vtr paper", "likelihood-vi"]
-    assert "times as much noise as ucrl-vtr at the same promise" in " ".join(done.stdout.split())
+    assert "times as much noise as ucrl-vtr for the same privacy request" in " ".join(done.stdout.split())
 
 
 def test_beside_means_what_it_means_in_run(capsys):
@@ -55,7 +55,7 @@ def test_json_and_options(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["uniform"], "uniform makes no promise and learns from nobody: there is nothing to explain"),
+        (["uniform"], "uniform is a reference agent: it does not learn from users and has no guarantee to explain"),
         (["likelihood-vi", "--compare-with", "paper"], "LikelihoodVI is in no paper"),
         (["likelihood-vi", "--calibration", "paper"], "LikelihoodVI is in no paper"),
         (["ucrl-vtr", "--on", "riverswim"], "is for mixture problems"),

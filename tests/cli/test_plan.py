@@ -12,7 +12,7 @@ def test_plan(call):
     shown = call(*PLAN, "--return-bound", 1)
     assert "Values of 716 states from 50,000 users at epsilon = 1, delta = 1e-06:" in shown
     assert "every state is visited by the same share of users" in shown
-    assert "nothing was spent" in shown
+    assert "no budget was spent" in shown
     found = json.loads(call(*PLAN, "--json"))
     assert [row["epsilon"] for row in found["epsilons"]] == [0.25, 0.5, 1.0, 2.0, 4.0]
     errors = [row["rmse"] for row in found["epsilons"]]
@@ -43,13 +43,13 @@ def test_plan_proposes(call, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--propose", "--visits", "3"], "--propose chooses --visits"),
-        (["--estimator", "subsample"], "cannot be told in advance"),
-        (["--estimator", "dp-lsl"], "the error of dp-lsl cannot be told in advance"),
-        (["--propose"], "--propose needs --max-steps, as every step may be rewarded, or --once"),
-        (["--once"], "--once is for --propose"),
-        (["--max-steps", "9"], "--max-steps is for --propose"),
-        (["--reward-range", "0", "2"], "--reward-range is for --propose"),
+        (["--propose", "--visits", "3"], "--propose sets --visits"),
+        (["--estimator", "subsample"], "cannot be predicted"),
+        (["--estimator", "dp-lsl"], "the error of dp-lsl cannot be predicted"),
+        (["--propose"], "--propose needs --max-steps (every step may be rewarded) or --once"),
+        (["--once"], "--once needs --propose"),
+        (["--max-steps", "9"], "--max-steps needs --propose"),
+        (["--reward-range", "0", "2"], "--reward-range needs --propose"),
         (["--propose", "--once", "--discount", "2"], "discount must be in [0, 1]"),
         (["--spread", "nan"], "spread must be between 0 and return_bound = 1, got spread=nan"),
         (["--return-std", "-1"], "return_std must be between 0 and"),

@@ -95,7 +95,7 @@ def test_a_schedule_that_releases_when_everybody_is_gone_is_warned_of(confide, t
     small = ["ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "100", "--json"]
     done = confide("run", *small, "--schedule", "5000", cwd=tmp_path)
     assert done.returncode == 0 and json.loads(done.stdout)
-    late = "the first release comes after all 100 users: nothing is learned in time"
+    late = "the first release comes after all 100 users, so that nobody benefits from it; change --schedule"
     assert done.stderr == f"warning: ucrl-vtr schedule=5000: {late}\n"
     assert confide("run", *small, cwd=tmp_path).stderr == ""
 
@@ -109,7 +109,7 @@ def test_the_table_fits_80_columns_and_explains_itself(confide, tmp_path, monkey
     assert all(len(line) <= 80 for line in lines)
     assert sum(line.strip().startswith("ucrl-vtr") for line in lines) == 3  # no name breaks in the middle
     assert "on lock" in table and all(head in table for head in ("% of", "users", "regret (95 %)")) and "way" not in table
-    assert "ucrl-vtr paper: JointDP(epsilon=0.0009" in notes and "(asked for epsilon=1)" in notes
+    assert "ucrl-vtr paper: JointDP(epsilon=0.0009" in notes and "(requested epsilon=1)" in notes
     assert "uniform: reference policy, does not learn" in notes and "NO PRIVACY" not in notes
 
 
@@ -140,7 +140,7 @@ def test_the_report_is_about_what_was_asked_for_first(confide, tmp_path):
     assert confide("run", *small, "--compare-with", "paper", "--compare-with", "likelihood-vi", cwd=tmp_path).returncode == 0
     report = (tmp_path / "out/report.html").read_text()
     assert "<title>ucrl-vtr on lock</title>" in report
-    assert "Asked for ε\u00a0=\u00a01, really gives ε\u00a0=\u00a00.000" in report
+    assert "Requested ε\u00a0=\u00a01; the noise gives ε\u00a0=\u00a00.000" in report
 
 
 def test_options_of_an_agent_are_part_of_its_name_and_its_folder(tmp_path):
@@ -241,7 +241,7 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "unifrom", "lock"], "there is no agent 'unifrom'; did you mean uniform?"),
+        (["run", "unifrom", "lock"], "unknown agent 'unifrom'; did you mean uniform?"),
         (["run", "uniform", "lok"], "lock"),
         (["run", "uniform", "lock", "--epsilon", "1"], "uniform makes no promise, so it takes no epsilon"),
         (["run", "uniform", "lock", "--episodes", "0"], "episodes must be at least 1"),
@@ -255,12 +255,12 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
         (["run", "no-data", "riverswim"], "is for mixture problems"),
         (["run", "uniform", "lock", "--epsilon", "-1"], "epsilon must be positive"),
         (["run", "uniform", "lock", "--trust", "blind"], "trust must be joint or local, got 'blind'"),
-        (["run", "ucrl-vtr", "lock", "--trust", "local"], "--trust without --epsilon promises nothing: give --epsilon"),
-        (["run", "ucrl-vtr", "lock", "--delta", "1e-5"], "--delta without --epsilon promises nothing: give --epsilon"),
+        (["run", "ucrl-vtr", "lock", "--trust", "local"], "--trust needs --epsilon: add --epsilon"),
+        (["run", "ucrl-vtr", "lock", "--delta", "1e-5"], "--delta needs --epsilon: add --epsilon"),
         (["run", "uniform", "lock", "--calibration", "paper"], "uniform takes no calibration"),
         (["run", "ucrl-vtr", "lock", "--calibration", "printed"], "calibration must be one of tight, paper"),
         (["run", "ucrl-vtr", "lock", "--schedule", "0"], "interval must be at least 1"),
-        (["show", "nowhere"], "there is no saved run in nowhere"),
+        (["show", "nowhere"], "no saved run in nowhere"),
     ],
 )
 def test_errors_are_one_line(confide, arguments, message, tmp_path):

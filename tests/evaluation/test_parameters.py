@@ -162,7 +162,7 @@ def test_an_error_after_the_charge_says_that_it_was_charged(error, tmp_path):
         ),
         (
             CountsAndSums(states=S, visits=3),
-            "the first 3 different states of a trajectory count, and values and error bars are about",
+            "the first 3 different states of a trajectory count, and values and intervals refer to",
         ),
         (CountsAndSums(states=S, centre=0.0), "returns are clipped to [-0.5, 0.5]"),
         (DPLSW(states=S), "of a user the first trajectory counts, and of it the first 9 steps"),
@@ -170,7 +170,10 @@ def test_an_error_after_the_charge_says_that_it_was_charged(error, tmp_path):
         (Subsample(states=S), "only users who are chosen count; returns are clipped to [0, 1]; of a user the first trajectory"),
         (SufficientStatistics(np.eye(S), visits=3), "the first 3 different states of a user count, once each"),
         (PrivateLSTD(np.eye(S)), "a user's steps count while their sum is sure to stay within a norm of"),
-        (ImportanceSampling(TARGET, clip=4.0), "weights above 4 count as 4, and the error bars do not cover that"),
+        (
+            ImportanceSampling(TARGET, clip=4.0),
+            "weights above 4 are clipped to 4, and the intervals do not cover the resulting bias",
+        ),
         (
             WeightedImportanceSampling(TARGET),
             "a state of 8 or more or an action of 2 or more, outside the target's table, counts",

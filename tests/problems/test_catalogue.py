@@ -42,12 +42,12 @@ def test_a_horizon_replaces_the_problems_own():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("lokc", "there is no problem 'lokc'; did you mean lock"),
+        ("lokc", "unknown problem 'lokc'; did you mean lock"),
         ("one_hot", "did you mean one-hot"),
         ("River-Swim", "did you mean riverswim"),
         ("icusepsis", "did you mean icu-sepsis"),
         ("maze", "there are lock, .*gym:ID, and files"),
-        ("", "there is no problem ''"),
+        ("", "unknown problem ''"),
         ("nowhere/maze.npz", "there is no file nowhere/maze.npz"),
     ],
 )

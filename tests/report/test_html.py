@@ -87,14 +87,14 @@ def test_it_says_what_happened_and_what_is_promised(page):
         "times the regret without privacy",
         "Joint differential privacy",
         "All other users together",
-        "The curator, who holds the raw data",
-        "Replace: one user is swapped for any other.",
+        "The curator, who has the raw data",
+        "Replace: one user is replaced by any other user.",
         "What is NOT protected",
         "A user’s own actions",
         "Simulation only.",
         "NO PRIVACY",
-        "Nobody is protected.",
-        "uniform, oracle: one fixed policy for everybody. It learns from nobody",
+        "Users are not protected.",
+        "uniform, oracle: a fixed reference policy for all users. It does not use their data",
         "ucrl-vtr, no privacy: no noise was added",
         "python 3.11.2, confide 0.1.0, numpy 2.4.6.",
         "20 runs in",
@@ -105,7 +105,7 @@ def test_it_says_what_happened_and_what_is_promised(page):
 
 def test_reference_policies_are_not_called_no_privacy(report, made_up):
     page = report([made_up.fixed("uniform", made_up.UNIFORM)])
-    assert "NO PRIVACY" not in page.text and "learns from nobody" in page.text and "reference" in page.text
+    assert "NO PRIVACY" not in page.text and "does not use their data" in page.text and "reference" in page.text
 
 
 def test_the_figures_and_their_data(page, made_up):
@@ -148,21 +148,21 @@ def test_uniform_play_is_drawn_even_if_nobody_ran_it(report, made_up):
 def test_a_learner_without_noise_says_so(report, made_up):
     page = report([made_up.learner(kind="none")])
     assert "noise-0" not in page.figures["panels"]
-    assert "there is no noise to show" in page.text and "Simulation only" not in page.text
+    assert "so no noise is shown" in page.text and "Simulation only" not in page.text
 
 
 @pytest.mark.parametrize(
     ("kind", "against", "trusted"),
     [
-        ("central", "Everybody who reads what is published", "The curator"),
+        ("central", "Everybody who reads the releases", "The curator"),
         ("joint", "All other users together", "The curator"),
-        ("local", "Everybody, the server included", "Nobody but the user’s own device"),
+        ("local", "Everybody, including the server", "Only the user’s own device"),
     ],
 )
 def test_the_privacy_panel_says_whom_to_trust(report, made_up, kind, against, trusted):
     text = report([made_up.learner(kind=kind)]).text
     assert against in text and trusted in text
-    assert ("exact sums and saved state are secrets" in text) is (kind != "local")
+    assert ("exact sums and saved state must stay secret" in text) is (kind != "local")
 
 
 def test_secure_noise_has_no_warning(report, made_up):
@@ -172,7 +172,7 @@ def test_secure_noise_has_no_warning(report, made_up):
 
 def test_a_guarantee_in_other_words_is_shown_as_it_stands(report, made_up):
     text = report([made_up.learner(certificate=None, guarantee="as private as can be")]).text
-    assert "as private as can be" in text and "Privacy as the agent states it" in text and "e ε" not in text
+    assert "as private as can be" in text and "Privacy as stated by the agent" in text and "e ε" not in text
 
 
 def test_returns_where_values_are_unknown(report, made_up):

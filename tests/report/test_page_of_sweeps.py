@@ -31,7 +31,7 @@ def test_headline_of_one_learner_of_reference_play_and_of_nothing(sweeps):
     assert headline(sweeps.made([sweeps.cell("lock", "uniform", None, 0)]).study).startswith("No learner took part")
     assert (
         headline(sweeps.made([sweeps.cell("lock", "ucrl-vtr", 1.0, 0, error="no")]).study)
-        == "Nothing came out: every run failed."
+        == "There are no results: every run failed."
     )
     split = [
         sweeps.cell(p, a, None, s, half=h)
@@ -49,7 +49,7 @@ def test_the_page_is_quiet_and_has_every_row_and_command(pages, sweeps):
         for command in group.commands:
             assert command.replace("'", "&#39;") in re.sub(r"<[^>]*>", "", text)
     assert "3 failed" in text and "the weights are not on the simplex" in text
-    assert "really 0.0011" in text  # what the paper's noise gives
+    assert "true ε 0.0011" in text  # what the paper's noise gives
     assert "[Luyo21, Cor. 5]" in text and "not reached in 8 of 8" in text
     assert "http" not in re.sub(r"http-equiv", "", text)
 

@@ -79,7 +79,7 @@ def test_some_of_it(many):
 
 def test_regret_against_epsilon(many):
     ax = many.plot("privacy").axes[0]
-    assert (ax.get_xscale(), ax.get_yscale(), ax.get_xlabel()) == ("log", "log", "ε asked for")
+    assert (ax.get_xscale(), ax.get_yscale(), ax.get_xlabel()) == ("log", "log", "requested ε")
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0.5", "1", "5"]
     assert len(ax.containers) == 3
     x, y = ax.containers[0].lines[0].get_data()

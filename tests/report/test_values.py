@@ -44,25 +44,25 @@ def test_rows_in_the_order_of_visits(made_up):
     assert titles(one) == ["state", "value", "90 % interval", "noise std", "visits (noisy)"]
     assert cells(one, rows(one)[0])[:2] == ["4", "1.000"]
     assert cells(one, rows(one)[-1])[2] == "0.000 to 1.000"
-    assert "1 interval is the whole range" in dict(words(one))["error bars"]
+    assert "1 interval is the whole range" in dict(words(one))["intervals"]
 
 
 def test_what_intervals_are_about_and_why_they_are_the_whole_range(made_up):
     one = shown(made_up)
-    assert "holds the true value with probability 90 %" in dict(words(one))["error bars"]
-    assert "the whole range: too little data for this much noise." in dict(words(one))["error bars"]
+    assert "covers the true value with probability 90 %" in dict(words(one))["intervals"]
+    assert "the whole range: too little data for this much noise." in dict(words(one))["intervals"]
     linear = Shown(one.estimate, "", about="the best linear fit")
-    assert "holds the best linear fit with probability" in dict(words(linear))["error bars"]
+    assert "holds the best linear fit with probability" in dict(words(linear))["intervals"]
     one.estimate.released["sampling_variance"][:] = np.inf
     linear = Shown(one.estimate, "")
-    assert "5 intervals are the whole range: noise of this size could hide a singular matrix" in dict(words(linear))["error bars"]
+    assert "5 intervals are the whole range: noise of this size could hide a singular matrix" in dict(words(linear))["intervals"]
 
 
 def test_without_error_bars_it_says_why(made_up):
     one = shown(made_up, bars=False)
     assert heads(one) == ["state", "value"]
     assert [row[0] for row in rows(one)] == [0, 1, 2, 3, 4]
-    assert "depends on the data" in dict(words(one))["error bars"]
+    assert "depends on the data" in dict(words(one))["intervals"]
     assert cells(one, rows(one)[1]) == ["1", "0.250"]
 
 
@@ -70,7 +70,7 @@ def test_promises_in_words(made_up):
     said = promise_words(made_up.guarantee_of("central", relation="null"))
     assert "if any one of the 100,000 users had contributed nothing" in said
     assert "e^epsilon = 2.72" in said
-    assert "nobody is protected" in promise_words(made_up.guarantee_of("none"))
+    assert "users are not protected" in promise_words(made_up.guarantee_of("none"))
 
 
 @pytest.mark.parametrize("states", [1, 5, 200])
@@ -80,7 +80,7 @@ def test_figures(made_up, states, bars):
     (ax,) = figure.axes
     assert ax.get_xlabel() == ("states, ordered by value" if states > 60 else "state")
     assert len(ax.lines[0].get_xdata()) == states
-    assert ("no error bars" in ax.get_ylabel()) == (not bars)
+    assert ("no intervals" in ax.get_ylabel()) == (not bars)
     if bars and states <= 60:
         (lines,) = ax.collections
         assert lines.get_zorder() > ax.lines[0].get_zorder()

@@ -45,8 +45,8 @@ def test_nobody_is_named_where_nobody_learned(made_up):
 
 def test_interrupted_and_silent_runs_are_pointed_out(made_up):
     said = remarks(study_of_runs(made_up.everything()))
-    assert "ucrl-vtr, ε = 1 was interrupted (seed 4 after 31\u202f000 of 100\u202f000 users): left out of all figures." in said
-    assert any("there is no noise to show" in one for one in said)
+    assert "ucrl-vtr, ε = 1 was interrupted (seed 4 after 31\u202f000 of 100\u202f000 users): excluded from all figures." in said
+    assert any("so no noise is shown" in one for one in said)
     alone = remarks(study_of_runs([made_up.learner(stop=500)]))
     assert any("the figures stop at 500 users" in one for one in alone)
 

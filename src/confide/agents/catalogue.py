@@ -146,8 +146,8 @@ def _check_fit(name: str, problem: Any) -> None:
     fitting = [other for other in AGENTS if AGENTS[other].paper and fits(other, public)]
     kind = f"a {public.family} problem" + (" with unknown rewards" if entry.family == public.family else "")
     needs = f"{entry.family} problems" + (" with known rewards" if entry.known_rewards else "")
-    others = f"for it there are {', '.join(fitting)}" if fitting else "no private learner fits it; uniform and oracle do"
-    raise InvalidParameter(f"{name} is for {needs}, {problem.name} is {kind}: {others}")
+    others = f"use one of {', '.join(fitting)}" if fitting else "no private learner supports it; use uniform or oracle"
+    raise InvalidParameter(f"{name} is for {needs}, but {problem.name} is {kind}: {others}")
 
 
 def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **options: Any) -> Any:
@@ -161,7 +161,7 @@ def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **op
     given = {key: value for key, value in options.items() if value is not None}
     unknown = [key for key in given if key not in accepted]
     if unknown:
-        raise InvalidParameter(f"{name} takes no {unknown[0]}")
+        raise InvalidParameter(f"{name} has no option {unknown[0]}")
     _check_types(episodes, privacy, given)
     _check_fit(name, problem)
     if "schedule" in given:
@@ -169,7 +169,7 @@ def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **op
     if "privacy" in accepted:
         given["privacy"] = privacy
     elif not isinstance(privacy, NoPrivacy):
-        raise InvalidParameter(f"{name} makes no promise, so it takes no epsilon")
+        raise InvalidParameter(f"{name} is not private and accepts no epsilon: omit it")
     try:
         return made(problem if entry and entry.knows_truth else problem.public, episodes=episodes, **given)
     except ConfideError:
@@ -183,7 +183,9 @@ def _check_types(episodes: Any, privacy: Any, given: dict[str, Any]) -> None:
     if not isinstance(episodes, Integral):
         raise InvalidParameter(f"episodes must be a whole number, got episodes={episodes!r}")
     if not isinstance(privacy, Request):
-        raise InvalidParameter(f"privacy must be a promise, such as JointDP(1.0, 1e-5) or NoPrivacy(), got privacy={privacy!r}")
+        raise InvalidParameter(
+            f"privacy must be a privacy request, such as JointDP(1.0, 1e-5) or NoPrivacy(), got privacy={privacy!r}"
+        )
     for key in _NUMBERS:
         if key in given and not isinstance(given[key], Real):
             raise InvalidParameter(f"{key} must be a number, got {key}={given[key]!r}")

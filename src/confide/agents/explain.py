@@ -176,7 +176,10 @@ def _comparison(agents: tuple[Facts, ...]) -> list[str]:
 
 def _alone(one: Facts) -> str:
     reader = "a user's message" if one.trust is Trust.LOCAL else "all releases together"
-    return f"An observer of {reader} learns no more about any single user than epsilon = {one.epsilon:.3g} allows. The standard deviation of the noise on a number is at most {_number(one.relative_noise)} times the L{one.noise.norm} sensitivity."
+    return (
+        f"An observer of {reader} learns no more about any single user than epsilon = {one.epsilon:.3g} allows. The standard "
+        f"deviation of the noise on a number is at most {_number(one.relative_noise)} times the L{one.noise.norm} sensitivity."
+    )
 
 
 def _compared(one: Facts, first: Facts) -> tuple[str, str]:
@@ -192,14 +195,18 @@ def _compared(one: Facts, first: Facts) -> tuple[str, str]:
 def _against(members: list[Facts], first: Facts, relation: str, factor: str, same_promise: bool) -> str:
     measure = f"relative to the L{first.noise.norm} sensitivity"
     if relation == "other":
-        return f"{_names(members)} {_verb('add', members)} {_kind(members[0].noise)} noise, {first.name} {_kind(first.noise)} noise: the first depends on the L{members[0].noise.norm} sensitivity and the second on the L{first.noise.norm} sensitivity, so they are not compared."
+        return (
+            f"{_names(members)} {_verb('add', members)} {_kind(members[0].noise)} noise, {first.name} {_kind(first.noise)} noise: "
+            f"the first depends on the L{members[0].noise.norm} sensitivity and the second on the L{first.noise.norm} sensitivity, "
+            "so they are not compared."
+        )
     if relation == "same":
         together = [first, *members]
         sizes = [str(one.bound.size) for one in together]
         numbers = sizes[0] if len(set(sizes)) == 1 else f"{', '.join(sizes[:-1])} and {sizes[-1]}"
         return f"{_names(together)} add the same noise to each number, {measure}; a user contributes {numbers} numbers."
     more, less = (members, [first]) if relation == "more" else ([first], members)
-    promise = " at the same guarantee" if same_promise else ""
+    promise = " for the same privacy request" if same_promise else ""
     return f"{_names(more)} {_verb('add', more)} {factor} times as much noise as {_names(less)}{promise}, {measure}."
 
 
@@ -222,4 +229,7 @@ def _verb(verb: str, members: list[Facts]) -> str:
 
 def _broken(one: Facts) -> str:
     epsilon, asked = one.epsilon, one.request.epsilon
-    return f"{one.name} does not give the requested guarantee: its noise gives epsilon = {epsilon:.3g}, more than {asked:g}. A run is refused."
+    return (
+        f"{one.name} does not give the requested guarantee: its noise gives epsilon = {epsilon:.3g}, more than {asked:g}. A run "
+        "is refused."
+    )

@@ -1,7 +1,7 @@
 """What an agent does with its users' data, in numbers, computed before a run.
 
-Everything here is computed from what an agent was made with; nothing of the agent is touched, so that a run after an explanation is bit
-by bit the run without it.
+Everything is computed from the agent's parameters. The agent is not changed: a run after an explanation is identical to a run
+without one.
 """
 
 import math
@@ -103,9 +103,11 @@ def facts(agent: Any) -> Facts:
     """Of an agent that was made, and need not have noise yet."""
     if isinstance(agent, type | str):
         name = agent if isinstance(agent, str) else agent.__name__
-        raise InvalidParameter(f"{name} is no agent yet: make an agent first, with a problem, episodes and privacy")
+        raise InvalidParameter(
+            f"expected an agent, got the class {name}: create an agent first, with a problem, episodes and privacy"
+        )
     if not isinstance(agent, Learner):
-        raise InvalidParameter(f"explain knows learners (confide.agents.Learner), {agent_name(agent)} is none")
+        raise InvalidParameter(f"explain needs a learner (confide.agents.Learner), got {agent_name(agent)}")
     trust = agent.privacy.trust if isinstance(agent.privacy, NoPrivacy | LocalDP) else Trust.JOINT
     bound, noise = agent.algorithm.bound, agent.expected_noise()
     return Facts(agent_name(agent), agent.describe(), agent.privacy, trust, agent.schedule, bound, noise)

@@ -61,7 +61,10 @@ def verify(certificate: Certificate) -> Verification:
     document = certificate.document
     check_schema(document)
     promise, request = document["promise"], document["request"]
-    _check(promise["trust"] in _TRUST[request["kind"]], f"a {request['kind']} was asked for, the promise is {promise['trust']}")
+    _check(
+        promise["trust"] in _TRUST[request["kind"]],
+        f"the request is {request['kind']}, but the guarantee has {promise['trust']} trust",
+    )
     losses = tuple(_checked_loss(mechanism, promise, i) for i, mechanism in enumerate(document["mechanisms"], start=1))
     delta = certificate.delta
     together = compose(losses, delta=delta)
@@ -69,25 +72,27 @@ def verify(certificate: Certificate) -> Verification:
     stated = loss_from_json(promise["loss"])
     _check(
         promise["relation"] == request["relation"],
-        f"{request['relation']} was asked for, the promise is about {promise['relation']}",
+        f"the request has the relation {request['relation']}, but the guarantee {promise['relation']}",
     )
-    _check(request["kind"] != "LocalDP" or promise["relation"] == "replace", "LocalDP knows the relation replace only")
+    _check(request["kind"] != "LocalDP" or promise["relation"] == "replace", "LocalDP needs the relation replace")
     missing = [
         said for said in standing_assumptions(Trust(promise["trust"]), promise["source"]) if said not in document["assumptions"]
     ]
-    _check(not missing, f"it does not say what it assumes: {missing[:1]}")
+    _check(not missing, f"an assumption is missing: {missing[:1]}")
     if request["kind"] == "NoPrivacy":
-        _check(promise["epsilon"] is None and stated == NO_PRIVACY, "nothing was asked for, but a promise is stated")
-        _check(promise["source"] == "none", "nothing was asked for, but a source of noise is named")
+        _check(promise["epsilon"] is None and stated == NO_PRIVACY, "no privacy was requested, but a guarantee is stated")
+        _check(promise["source"] == "none", "no privacy was requested, but a noise source is named")
         return Verification(epsilon, delta, losses)
-    _check(promise["source"] != "none", "privacy is promised, but no source of noise is named")
-    _check(delta <= request["delta"] * (1 + _TOLERANCE), f"delta={request['delta']:g} was asked for, the promise has {delta:g}")
-    _check(promise["epsilon"] is not None and request["epsilon"] is not None, "privacy was asked for, but no epsilon is stated")
-    _check(NO_PRIVACY not in losses, "a mechanism adds no noise, but privacy is promised")
-    _check(_covers(stated, together), f"the stated loss {stated} is not what the mechanisms give, {together}")
+    _check(promise["source"] != "none", "a guarantee is stated, but no noise source is named")
+    _check(
+        delta <= request["delta"] * (1 + _TOLERANCE), f"the request has delta={request['delta']:g}, but the guarantee {delta:g}"
+    )
+    _check(promise["epsilon"] is not None and request["epsilon"] is not None, "privacy was requested, but no epsilon is stated")
+    _check(NO_PRIVACY not in losses, "a guarantee is stated, but a mechanism adds no noise")
+    _check(_covers(stated, together), f"the stated loss is {stated}, but the mechanisms give {together}")
     given = f"the mechanisms give {epsilon:.6g} at delta={delta:g}"
-    _check(_close(epsilon, certificate.epsilon), f"epsilon={certificate.epsilon:.6g} is stated, {given}")
-    _check(epsilon <= request["epsilon"] * (1 + _TOLERANCE), f"epsilon={request['epsilon']:.6g} was asked for, {given}")
+    _check(_close(epsilon, certificate.epsilon), f"epsilon={certificate.epsilon:.6g} is stated, but {given}")
+    _check(epsilon <= request["epsilon"] * (1 + _TOLERANCE), f"epsilon={request['epsilon']:.6g} was requested, but {given}")
     return Verification(epsilon, delta, losses)
 
 
@@ -123,7 +128,7 @@ def _loss(mechanism: Json, promise: Json) -> Loss:
     name, distribution = mechanism["name"], mechanism["distribution"]
     if distribution == "none":
         return NO_PRIVACY
-    _check((name == "local") == (promise["trust"] == "local"), f"{promise['trust']} trust is promised")
+    _check((name == "local") == (promise["trust"] == "local"), f"the guarantee has {promise['trust']} trust")
     if name == "smooth":
         _check(distribution == "gaussian" and promise["source"] == "fast", "smooth sensitivity takes fast Gaussian noise")
         _check(
@@ -132,10 +137,11 @@ def _loss(mechanism: Json, promise: Json) -> Loss:
         )
         return _smooth_loss(mechanism["parameters"])
     norm = 2 if distribution == "gaussian" else 1
-    _check(mechanism["norm"] == norm, f"{distribution} noise answers to sensitivity in L{norm}")
+    _check(mechanism["norm"] == norm, f"{distribution} noise needs the L{norm} sensitivity")
     _check(mechanism["scale"] > 0, "the noise has scale 0")
     _check(
-        (promise["source"] == "secure") == (mechanism["lattice"] is not None), "secure noise, and only that, lives on a lattice"
+        (promise["source"] == "secure") == (mechanism["lattice"] is not None),
+        "secure noise needs a lattice, and fast noise must not have one",
     )
     _check_bound(mechanism, promise, norm)
     sensitivity = mechanism["sensitivity"] * _stream_norm(mechanism, promise, norm)
@@ -163,7 +169,7 @@ def _check_bound(mechanism: Json, promise: Json, norm: int) -> None:
     _check(true <= stated * (1 + _TOLERANCE), f"its bound has sensitivity {true:.6g} under {relation.value}, not {stated:.6g}")
     if step is not None:
         _check(step == bound.grid, "the lattice is not the grid of the bound")
-        _check((promise["users"] + 1) * bound.largest / step < 2.0**53, "the sums of so many users are not exact")
+        _check((promise["users"] + 1) * bound.largest / step < 2.0**53, "the sums of this many users are not exact")
 
 
 def taken_on_trust(certificate: Certificate) -> list[str]:

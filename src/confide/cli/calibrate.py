@@ -102,7 +102,7 @@ def _print_table(rows: list[dict[str, Any]], epsilon: float, delta: float, episo
     table = Table(title=f"UCRL-VTR, {promise}, {episodes:,} users, H={horizon}, d={dimension}")
     table.add_column("constants")
     table.add_column("counter")
-    for heading in ("releases", "noise", "less by", "epsilon", "users"):
+    for heading in ("releases", "noise", "reduction", "epsilon", "users"):
         table.add_column(heading, justify="right", overflow="fold")
     for row in rows:
         table.add_row(
@@ -117,8 +117,8 @@ def _print_table(rows: list[dict[str, Any]], epsilon: float, delta: float, episo
     console = Console()
     console.print(table)
     for line in (
-        "noise     standard deviation at the worst release, in units of what one user",
-        "          changes at most, as in `confide explain ucrl-vtr --compare-with paper`",
+        "noise     largest standard deviation of a release, relative to the sensitivity,",
+        "          as in `confide explain ucrl-vtr --compare-with paper`",
         "epsilon   exact privacy loss of that noise; paper: [Luyo21, Cor. 5]",
         "users     until the signal in Lambda, k/d, exceeds the norm of the noise on it",
         "ucrl-vtr  the agent's default: the same noise on rows in d - 1 dimensions",

@@ -96,7 +96,7 @@ class ControlSums:
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         if isinstance(users, TransitionCounts):
-            raise InvalidParameter("states of a linear system are real numbers: there are trajectories, and no counts")
+            raise InvalidParameter("states of a linear system are real numbers: expected trajectories, got counts")
         bound, H = self.bound, users.horizon
         states, inputs = real_numbers(users.states), real_numbers(users.actions)
         expected = (users.users, H + 1, bound.states), (users.users, H, bound.inputs)
@@ -197,7 +197,7 @@ class Residuals:
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         if isinstance(users, TransitionCounts):
-            raise InvalidParameter("states of a linear system are real numbers: there are trajectories, and no counts")
+            raise InvalidParameter("states of a linear system are real numbers: expected trajectories, got counts")
         bound, H = self.bound, users.horizon
         states, inputs = real_numbers(users.states), real_numbers(users.actions)
         expected = (users.users, H + 1, bound.states), (users.users, H, bound.inputs)

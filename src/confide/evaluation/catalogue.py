@@ -32,7 +32,7 @@ class Entry:
 ESTIMATORS = {
     "counts-and-sums": Entry(
         "confide.evaluation.counts_and_sums:CountsAndSums",
-        "noisy counts and sums of returns for every state at once, then shrinkage; public error bars",
+        "noisy counts and sums of returns for every state at once, then shrinkage; public confidence intervals",
         ("states", "visits", "shrink", "features", "prior_std", "centre", "second_moments"),
         needs=("states",),
         called=(("features", "components"),),
@@ -53,14 +53,14 @@ ESTIMATORS = {
     ),
     "sufficient-statistics": Entry(
         "confide.evaluation.sufficient_statistics:SufficientStatistics",
-        "linear values from the noisy statistics of a regression on returns; public error bars",
+        "linear values from the noisy statistics of a regression on returns; public confidence intervals",
         ("features", "weights", "visits", "centre", "interval_share"),
         needs=("features",),
         reads=2,
     ),
     "lstd": Entry(
         "confide.evaluation.lstd:PrivateLSTD",
-        "linear values from noisy temporal differences; public error bars",
+        "linear values from noisy temporal differences; public confidence intervals",
         ("features", "weights", "visits", "centre", "interval_share"),
         needs=("features",),
         reads=2,
@@ -92,8 +92,8 @@ ESTIMATORS = {
 def entry_of(name: str) -> Entry:
     if name not in ESTIMATORS:
         near = difflib.get_close_matches(name, ESTIMATORS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(ESTIMATORS)}"
-        raise InvalidParameter(f"there is no estimator {name!r}{hint}")
+        hint = f"; did you mean {near[0]}?" if near else f"; choose one of {', '.join(ESTIMATORS)}"
+        raise InvalidParameter(f"unknown estimator {name!r}{hint}")
     return ESTIMATORS[name]
 
 
@@ -106,7 +106,7 @@ def make_estimator(name: str, *, states: int, discount: float, return_bound: flo
     given = {key: value for key, value in options.items() if value is not None}
     unknown = [key for key in given if key not in entry.takes]
     if unknown:
-        raise InvalidParameter(f"{name} takes no {_option(unknown[0])}")
+        raise InvalidParameter(f"{name} has no option {_option(unknown[0])}")
     if "states" in entry.takes:
         given["states"] = states
     missing = [key for key in entry.needs if key not in given]
@@ -150,7 +150,7 @@ def read_table(path: str | Path, what: str) -> "npt.NDArray[np.float64]":
     import numpy as np
 
     if not Path(path).exists():
-        raise InvalidParameter(f"cannot read the {what}: there is no file {path}")
+        raise InvalidParameter(f"cannot read the {what}: no such file: {path}")
     try:
         if str(path).endswith(".npy"):
             table = np.asarray(np.load(path, allow_pickle=False), dtype=float)
@@ -170,7 +170,7 @@ def _read_policy(path: str | Path) -> "npt.NDArray[np.float64]":
 
     policy = load_policy(path)
     if not isinstance(policy, FinitePolicy):
-        raise InvalidParameter(f"{path} must hold a policy over finitely many states and actions, got {type(policy).__name__}")
+        raise InvalidParameter(f"{path} must contain a policy over finitely many states and actions, got {type(policy).__name__}")
     return policy.probabilities()
 
 
@@ -203,22 +203,22 @@ def noise_for(estimator: str, source: str | None, seed: int | None, no_privacy: 
     if source not in ("fast", "secure", None):
         raise InvalidParameter(f"source must be fast or secure, got {source!r}")
     if seed is not None and source != "fast":
-        raise InvalidParameter("--seed is for --source fast: noise that can be reproduced can be subtracted")
+        raise InvalidParameter("--seed needs --source fast: noise that can be reproduced can be subtracted")
     if no_privacy:
         return Noise("none", "none", seed)
     if source == "secure" and entry.noise in _CANNOT:
-        raise InvalidParameter(f"{estimator} takes no secure noise: {_CANNOT[entry.noise]}; counts-and-sums takes it")
+        raise InvalidParameter(f"{estimator} does not support secure noise: {_CANNOT[entry.noise]}; counts-and-sums supports it")
     if entry.noise in _CANNOT:
         return Noise("fast", f"{_CANNOT[entry.noise]}.", seed)
     if source == "fast":
-        return Noise("fast", "FAST, as asked for: good for simulation. Real people's data deserve secure noise.", seed)
+        return Noise("fast", "FAST, as requested: for simulation. Use secure noise for real data.", seed)
     if source is None and find_spec("opendp") is None:
-        why = "FAST, because OpenDP is not installed. Real people's data deserve secure noise: pip install 'confide[secure]'."
+        why = "FAST, because OpenDP is not installed. Use secure noise for real data: pip install 'confide[secure]'."
         return Noise("fast", why)
     return Noise("secure", "secure: discrete, exactly sampled, from the system's entropy.")
 
 
 _CANNOT = {
-    "smooth": "FAST, because noise on smooth sensitivity is on the reals, and secure noise on a lattice",
-    "none": "none is added: users are chosen at random, and published as they are",
+    "smooth": "FAST, because smooth sensitivity needs noise on the real numbers, and secure noise is on a lattice",
+    "none": "no noise is added: users are chosen at random, and their data are published unchanged",
 }

@@ -53,7 +53,7 @@ class CountsAndSums(Estimator):
     count).
     """
 
-    about: ClassVar[str] = "the expected return from its state, as far as it is counted (below),"
+    about: ClassVar[str] = "the expected return from its state, as counted below,"
     states: int
     discount: float = 1.0
     return_bound: float = 1.0
@@ -91,7 +91,9 @@ class CountsAndSums(Estimator):
         centre, R = self._centre, self.return_bound / 2
         kept = "all different states of a trajectory count"
         if self.visits is not None and self.visits < min(self.states, steps):
-            kept = f"the first {self.visits} different states of a trajectory count, and values and error bars are about those visits"
+            kept = (
+                f"the first {self.visits} different states of a trajectory count, and values and intervals refer to those visits"
+            )
         clipped = f"returns are clipped to [{centre - R:g}, {centre + R:g}]"
         return f"{clipped}; {first_of_user(trajectories, steps)}; {kept}; {nobody(self.states)}"
 
@@ -175,7 +177,7 @@ class CountsAndSums(Estimator):
         )
         assumed = (
             known,
-            "returns vary as much as their range allows" if return_std is None else "returns vary as given",
+            "returns have the largest variance that their range allows" if return_std is None else "returns vary as given",
             f"values are about {R * spread_g:.3g} from what they are shrunk to",
         )
         return Plan(users, privacy, std, R * per_state, R * rmse, R * sampling, assumed)

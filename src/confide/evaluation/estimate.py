@@ -60,7 +60,7 @@ class ValueEstimate:
             raise InvalidParameter(f"level must be in (0, 1), got level={level}")
         if any(name not in self.released for name in _RATIO):
             raise InvalidParameter(
-                "this estimate has no intervals: nothing that was released tells how far off it is, and what would tell depends on the data"
+                "this estimate has no intervals: the released numbers do not determine its error, and the error depends on private data"
             )
         n, b, n_std, b_std, sampling = (self.released[name] for name in _RATIO)
         z = _quantile(level, laplace=self.guarantee.request.delta == 0 and self.guarantee.trust is not Trust.NONE)

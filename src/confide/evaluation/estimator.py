@@ -17,7 +17,7 @@ from confide.privacy.ledger import Ledger
 from confide.privacy.loss import NO_PRIVACY, Loss, loss_for
 from confide.privacy.request import CentralDP, NoPrivacy, Relation, Request
 
-CHARGED = "The ledger was charged before this error: once its cause is repaired, the same question costs nothing more."
+CHARGED = "The ledger was charged before this error. Fix the cause and repeat the same release, at no further cost."
 
 
 class Estimator(ABC):

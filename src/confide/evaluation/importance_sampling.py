@@ -221,7 +221,7 @@ def _check_log(logs: Logs, horizon: int) -> None:
 def _counted(model: "ImportanceSampling | WeightedImportanceSampling", trajectories: int, steps: int) -> str:
     _, states, actions = np.asarray(model.target).shape
     clipped = f"returns are clipped to {model._range}"
-    weights = f"weights above {model.clip:g} count as {model.clip:g}, and the error bars do not cover that"
-    mean = "" if trajectories == 1 else "; a user counts as the mean of them"
-    outside = f"a user with a state of {states:,} or more or an action of {actions:,} or more, outside the target's table, counts as nobody"
+    weights = f"weights above {model.clip:g} are clipped to {model.clip:g}, and the intervals do not cover the resulting bias"
+    mean = "" if trajectories == 1 else "; a user contributes their mean"
+    outside = f"a user with a state of {states:,} or more or an action of {actions:,} or more, outside the target's table, contributes zero"
     return f"{clipped}; {first_of_user(trajectories, steps)}{mean}; {weights}; {outside}"

@@ -46,8 +46,8 @@ def delta_warning(users: int, delta: float) -> None:
     """
     if users >= 1 and delta * users >= 1:
         warnings.warn(
-            f"delta={delta:g} is not below 1/{users}, one over the number of users: publishing {delta * users:.3g} records as they are "
-            "would keep the same promise; use a smaller delta",
+            f"delta={delta:g} is not below 1/{users}, one over the number of users: publishing {delta * users:.3g} records "
+            "unchanged would satisfy the same guarantee; use a smaller delta",
             DeltaWarning,
             stacklevel=3,
         )
@@ -79,6 +79,6 @@ class LogSums:
 
 def said(logs: Logs, privacy: Request) -> list[str]:
     """What a certificate assumes on top of the standing assumptions."""
-    ids = "Users' ids, their order and the files they stand in are public; a user who contributes nothing keeps its place."
+    ids = "User ids, their order and the files that contain them are public; a user who contributes zero remains in this order."
     public = [] if isinstance(privacy, NoPrivacy) else ["The number of users in the log is public.", ids]
     return [*logs.assumptions, *public]

@@ -80,11 +80,11 @@ def described(model: Any) -> str:
 def first_of_user(trajectories: int, steps: int) -> str:
     """The caps of a log, in words."""
     if trajectories == 1:
-        return f"of a user the first trajectory counts, and of it the first {steps:,} steps"
-    return f"of a user the first {trajectories:,} trajectories count, and of each the first {steps:,} steps"
+        return f"the first trajectory of each user is used, and its first {steps:,} steps"
+    return f"the first {trajectories:,} trajectories of each user are used, and the first {steps:,} steps of each"
 
 
 def nobody(states: int) -> str:
     return (
-        f"a user with a state of {states:,} or more counts as nobody (confide logs check --states tells the data holder how many)"
+        f"a user with a state of {states:,} or more contributes zero (confide logs check --states shows the data holder how many)"
     )

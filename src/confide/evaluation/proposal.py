@@ -88,8 +88,9 @@ def _returns(low: float, high: float, steps: int, discount: float, once: bool) -
         least,
         most,
         (
-            f"up to {steps} rewards in [{low:g}, {high:g}] at discount {discount:g} add up to {total:.4g} times as much at most: returns "
-            f"are in [{least:.4g}, {most:.4g}]. A smaller range that is public means less noise; returns outside are clipped"
+            f"up to {steps} rewards in [{low:g}, {high:g}] at discount {discount:g} add up to at most {total:.4g} times one "
+            f"reward: returns are in [{least:.4g}, {most:.4g}]. A smaller range that is public means less noise; returns outside "
+            "are clipped"
         ),
     )
 
@@ -97,15 +98,15 @@ def _returns(low: float, high: float, steps: int, discount: float, once: bool) -
 def _shrink_reason(users: int, expected: float, components: bool) -> str:
     said = f"{users} users make about {expected:.3g} visits per state if all states were equal: "
     if components:
-        return said + "states borrow from what the given components explain"
-    plenty = "the data outweigh any prior, so a fixed one will do"
-    return said + (plenty if expected >= _PLENTY else "few, so states borrow from their mean")
+        return said + "values are shrunk towards what the given components explain"
+    plenty = "the data outweigh any prior, so a fixed one suffices"
+    return said + (plenty if expected >= _PLENTY else "few, so values are shrunk towards their mean")
 
 
 def _visits_reason(visits: int, states: int, max_steps: int, usual: int | None) -> str:
     if visits == states:
-        return "all states of a trajectory count: there are no more"
+        return "all states of a trajectory count"
     if visits == max_steps:
         return f"a trajectory has {max_steps} steps at most, so no more than {max_steps} different states"
-    known = "as many as trajectories usually see" if usual else "a usual number: say usual_steps if more is known"
+    known = "as many as trajectories usually see" if usual else "a default: give usual_steps if it is known"
     return f"the first {visits} different states of a trajectory count, {known}; noise grows with the square root of it"

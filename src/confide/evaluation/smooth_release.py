@@ -171,7 +171,7 @@ def counts_one_trajectory(states: int, return_bound: float, steps: int) -> str:
 def check_no_privacy(privacy: Request | None) -> None:
     if not isinstance(privacy, NoPrivacy | None):
         raise InvalidParameter(
-            f"this is the non-private estimator: it takes NoPrivacy only, got {type(privacy).__name__}; use its private form"
+            f"this estimator is not private: it supports NoPrivacy only, got {type(privacy).__name__}; use its private version"
         )
 
 

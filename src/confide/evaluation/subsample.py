@@ -62,7 +62,7 @@ class Subsample(Estimator):
         if not isinstance(privacy, CentralDP) or privacy.delta == 0:
             raise InvalidParameter("subsample publishes each user with probability delta: ask for CentralDP with a delta above 0")
         if not isinstance(source, FastSource):
-            raise InvalidParameter("subsample adds no noise: leave noise out, or give rng, which chooses the users")
+            raise InvalidParameter("subsample adds no noise: omit noise, or give rng, which chooses the users")
 
         def make() -> ValueEstimate:
             users, total = self._chosen(logs, privacy.delta, source)

@@ -60,7 +60,7 @@ class SufficientStatistics(TwoReleases):
         states = len(self.features)
         kept = "all different states of a user count, once each"
         if self.visits < min(states, trajectories * steps):
-            kept = f"the first {self.visits} different states of a user count, once each, and values and error bars are about those visits"
+            kept = f"the first {self.visits} different states of a user count, once each, and values and intervals refer to those visits"
         return f"returns are clipped to {self._range}; {first_of_user(trajectories, steps)}; {kept}; {nobody(states)}"
 
     def _planned(self, logs: Logs, privacy: Request) -> Planned:  # noqa: ARG002

@@ -66,9 +66,7 @@ class Task:
             except ConfideError as error:
                 return self.key, _failed(self.cell, f"{error}")
             if mine != self.key:
-                return self.key, _failed(
-                    self.cell, "the worker has other code, libraries or files than the driver: start both anew"
-                )
+                return self.key, _failed(self.cell, "the worker has other code, libraries or files than the driver: restart both")
             return self.key, run_cell(self.cell)
 
 

@@ -220,7 +220,7 @@ def _local(agent: Any) -> bool:
     local = agent.guarantee.trust is Trust.LOCAL
     if local and not abilities_of(agent).devices:
         raise InvalidParameter(
-            f"{agent_name(agent)} promises LocalDP, but does not declare Abilities(devices=True): client() and absorb() keep that promise"
+            f"{agent_name(agent)} states LocalDP, but does not declare Abilities(devices=True): LocalDP needs client() and absorb()"
         )
     return local
 

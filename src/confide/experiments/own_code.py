@@ -43,7 +43,7 @@ def _check_loaded(made: Any, file: Path) -> None:
         if isinstance(value, FunctionType) and value.__code__.co_filename == str(file):
             there = written.get(value.__code__.co_qualname)
             if there is None or (there.co_code, there.co_names) != (value.__code__.co_code, value.__code__.co_names):
-                raise InvalidParameter(f"{file.name} was changed after it was imported: start Python anew")
+                raise InvalidParameter(f"{file.name} was changed after it was imported: restart Python")
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -133,14 +133,14 @@ class Run:
             facts = json.loads((source / "run.json").read_text())
             if facts["format"] != _FORMAT:
                 raise InvalidParameter(
-                    f"{source} holds a run of format {facts['format']}, this version of confide reads {_FORMAT}"
+                    f"{source} contains a run of format {facts['format']}, this version of confide reads {_FORMAT}"
                 )
             segments = tuple(Segment(**segment) for segment in facts["segments"])
             known = {key: facts[key] for key in _FACTS}
         except ConfideError:
             raise
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InvalidParameter(f"{source} does not hold a saved run: {error}") from None
+            raise InvalidParameter(f"{source} does not contain a saved run: {error}") from None
         policy = load_policy(source / "policy.npz") if (source / "policy.npz").exists() else None
         certificate = Certificate.load(source / "certificate.json") if (source / "certificate.json").exists() else None
         if certificate is not None:

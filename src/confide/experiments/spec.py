@@ -115,7 +115,7 @@ class RunSpec:
         agent = self.make(problem)
         prepare(agent, seed, noise_source(self.source) if self.source != "fast" else None)
         if not isinstance(self.privacy, NoPrivacy) and agent.guarantee.epsilon > self.privacy.epsilon * (1 + SLACK):
-            raise PromiseBroken(f"{self.privacy} was asked for, {self.title} gives {agent.guarantee}")
+            raise PromiseBroken(f"{self.privacy} was requested, but {self.title} gives {agent.guarantee}")
         return agent
 
 
@@ -137,7 +137,7 @@ def run_seeds(
             expected = run_label(agent, problem, spec.episodes, seed, counts=spec.counts)
             if done.made_from != expected:
                 raise InvalidParameter(
-                    f"{folder} holds another run ({done.made_from}), not this one ({expected}): use another --out"
+                    f"{folder} contains another run ({done.made_from}), not this one ({expected}): use another --out"
                 )
             if done.complete:
                 yield done

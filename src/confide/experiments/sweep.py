@@ -185,7 +185,7 @@ def agent_choice(given: str | Mapping[str, Any]) -> AgentChoice:
     accepted = agent_options(given["agent"])
     for key, value in options.items():
         if key not in accepted:
-            raise InvalidParameter(f"{given['agent']} takes no {key}{nearest(key, accepted)}")
+            raise InvalidParameter(f"{given['agent']} has no option {key}{nearest(key, accepted)}")
         if not isinstance(value, str | int | float | bool):
             raise InvalidParameter(f"{key} must be a text or a number, got {key}={value!r}")
         _check_option(key, value)
@@ -223,7 +223,7 @@ def problem_choice(given: str | Mapping[str, Any]) -> ProblemChoice:
         raise InvalidParameter(f"a problem is a name, or a table with the key problem, got {given!r}")
     for key in given:
         if key not in ("problem", "seed", "horizon"):
-            raise InvalidParameter(f"a problem takes no {key}{nearest(key, ('problem', 'seed', 'horizon'))}")
+            raise InvalidParameter(f"a problem has no option {key}{nearest(key, ('problem', 'seed', 'horizon'))}")
     horizon = given.get("horizon")
     seed = _whole("seed", given.get("seed", 0), 0)
     return ProblemChoice(given["problem"], seed, None if horizon is None else _whole("horizon", horizon, 1))
@@ -233,7 +233,7 @@ def nearest(word: str, words: Sequence[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(words)}" if words else ""
+    return f"; did you mean {near[0]}?" if near else f"; choose one of {', '.join(words)}" if words else ""
 
 
 def _whole(name: str, value: Any, least: int) -> int:

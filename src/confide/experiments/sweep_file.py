@@ -42,7 +42,7 @@ def parse_sweep(text: str, file: str = "sweep.toml", *, default_name: str = "com
     for key in found:
         if key not in KEYS:
             belongs = "; it belongs into the table [privacy]" if key in PRIVACY else nearest(key, KEYS)
-            raise place.error(key, f"there is no key {key}{belongs}")
+            raise place.error(key, f"unknown key {key}{belongs}")
     for key in ("agents", "problems"):
         if key not in found:
             raise InvalidParameter(f"{file}: the key {key} is missing: a list of names, such as {key} = [{_EXAMPLE[key]}]")
@@ -51,7 +51,7 @@ def parse_sweep(text: str, file: str = "sweep.toml", *, default_name: str = "com
         raise place.error("privacy", f"privacy must be a table, [privacy], got {privacy!r}")
     for key in privacy:
         if key not in PRIVACY:
-            raise place.error(key, f"there is no key privacy.{key}{nearest(key, tuple(PRIVACY))}")
+            raise place.error(key, f"unknown key privacy.{key}{nearest(key, tuple(PRIVACY))}")
     for key, value in {**found, **privacy}.items():
         kinds, said = _KINDS[key]
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
@@ -80,9 +80,9 @@ def _checked_problem(given: Any) -> None:
     if text in PROBLEMS or text.startswith("gym:"):
         return
     if not (os.sep in text or text.endswith(".npz") or Path(text).is_file()):
-        raise InvalidParameter(f"there is no problem {text!r}{nearest(text.lower(), tuple(PROBLEMS))}")
+        raise InvalidParameter(f"unknown problem {text!r}{nearest(text.lower(), tuple(PROBLEMS))}")
     if not Path(text).is_file():
-        raise InvalidParameter(f"there is no file {text}")
+        raise InvalidParameter(f"no such file: {text}")
 
 
 def _check_each(key: str, values: list[Any], check: Callable[[Any], object], place: "_Places") -> None:

@@ -92,9 +92,9 @@ def read_table(path: str | Path) -> "pyarrow.Table":
         table = pq.read_table(source)
         facts = json.loads((table.schema.metadata or {}).get(b"confide", b"{}"))
     except (OSError, ValueError, pyarrow.ArrowInvalid) as error:
-        raise InvalidParameter(f"{source} does not hold a comparison: {error}") from None
+        raise InvalidParameter(f"{source} is not a comparison: {error}") from None
     if facts.get("format") != _FORMAT or tuple(table.column_names) != COLUMNS:
-        raise InvalidParameter(f"{source} does not hold a comparison that this version of confide reads ({_FORMAT})")
+        raise InvalidParameter(f"{source} is not a comparison that this version of confide can read ({_FORMAT})")
     return table
 
 

@@ -49,7 +49,7 @@ class LocalClient:
         self._algorithm = algorithm
         self._channel = channel or open_channel(algorithm.bound, privacy, source=self._source, loss=loss)
         if self._channel.guarantee.request != privacy or self._channel.bound != algorithm.bound:
-            raise InvalidParameter("the channel was made for another promise or another bound")
+            raise InvalidParameter("the channel was made for another guarantee or another bound")
         self._which = int.from_bytes(self._source.token(16))  # of several policies: drawn once, before there are any data
         self._planned: tuple[Round, int] | None = None  # with the generation of its release
         self._sent = b""
@@ -116,7 +116,7 @@ class LocalClient:
         state = unpack(data, "client", released=1 if self._sent else 0)
         sent = state.arrays["sent"].tobytes()
         if state.facts["made_for"] != self._made_for():
-            raise StateError("the state is of a device with another promise or another bound")
+            raise StateError("the state is of a device with another guarantee or another bound")
         if self._sent not in (b"", sent):
             raise StateError("this device has sent another message already")
         self._sent, self._which = sent, int(state.facts["which"])

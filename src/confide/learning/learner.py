@@ -266,7 +266,9 @@ class Learner:
 
     def _check_durable(self) -> None:
         if not self._durable:
-            raise StateError("the last release could not be stored, or its users not be kept, so it must not leave: restore")
+            raise StateError(
+                "the last release or its users could not be stored, so the release must not be published: restore the saved state"
+            )
 
     def _saved(self) -> bytes:
         inner = np.frombuffer(self._privatizer.save(), dtype=np.uint8)
@@ -325,7 +327,7 @@ class Learner:
         privatizer = self._privatizer
         if not isinstance(privatizer, LocalPrivatizer):
             raise PrivacyError(
-                f"clients and messages are for LocalDP, this agent keeps {type(self.privacy).__name__}: hand trajectories to observe"
+                f"clients and messages are for LocalDP, but this agent has {type(self.privacy).__name__}: pass trajectories to observe"
             )
         return privatizer
 

@@ -151,7 +151,7 @@ class StoredTransitions:
     def check(self, users: Trajectories | TransitionCounts) -> TransitionCounts:
         """Raise for users whom `add` would refuse; otherwise their transitions that exist."""
         if self.users + users.users > _MOST:
-            raise InvalidParameter(f"at most {_MOST} users can be kept")
+            raise InvalidParameter(f"at most {_MOST} users can be stored")
         return valid_transitions(users, len(self._counts), *self._shape)
 
     def add(self, users: Trajectories | TransitionCounts) -> None:

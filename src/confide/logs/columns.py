@@ -81,12 +81,12 @@ def layout_of(schema: Any, columns: Columns, where: str) -> Layout:
     for name, kind in found.items():
         if lists and name != columns.user:
             if not _is_list(kind):
-                raise LogError(f"{where}: column {name!r} must hold lists, as {columns.state!r} does, got {kind}")
+                raise LogError(f"{where}: column {name!r} must contain lists, as {columns.state!r} does, got {kind}")
             kind = kind.value_type
         ids = name in (columns.user, columns.trajectory)
         if not (_is_id(kind) if ids else _is_number(kind)):
             expected = "whole numbers or strings" if ids else "numbers"
-            raise LogError(f"{where}: column {name!r} must hold {expected}, got {kind}")
+            raise LogError(f"{where}: column {name!r} must contain {expected}, got {kind}")
     return Layout(columns, lists, tuple(str(kind) for kind in found.values()))
 
 

@@ -76,7 +76,7 @@ def _converted(column: Any, name: str, columns: Columns, kinds: dict[str, Any]) 
     fits = pc.match_substring_regex(column, pattern).fill_null(False)
     if name == columns.user and pc.any(pc.and_(column.is_valid(), pc.invert(fits))).as_py():
         raise LogError(
-            f"column {name!r} starts with whole numbers and goes on with something else: quote none or write all as text"
+            f"column {name!r} starts with whole numbers and continues with other values: write all values as whole numbers, or all as text"
         )
     text = pc.utf8_trim_whitespace(pc.if_else(fits, column, pa.scalar(None, pa.string())))
     if name in kinds:

@@ -98,7 +98,7 @@ class SmoothGaussian:
         if rng_noise.discrete:
             raise InvalidParameter(
                 f"smooth sensitivity needs noise on the reals, got the {rng_noise.name} source: "
-                "the step of its lattice would have to follow the noise, and would tell how large that is"
+                "the step of its lattice would depend on the scale of the noise, and would reveal it"
             )
         try:
             exact, sigma = np.asarray(values, dtype=np.float64), self.alpha * float(smooth_sensitivity)

@@ -129,7 +129,7 @@ def noise_source(name: str, seed: "int | np.random.SeedSequence | np.random.Gene
         return FastSource(np.random.default_rng(seed))
     if name == "secure":
         if seed is not None:
-            raise InvalidParameter("the secure source takes no seed: noise that can be reproduced can be subtracted")
+            raise InvalidParameter("the secure source has no seed: noise that can be reproduced can be subtracted")
         return SecureSource()
     raise InvalidParameter(f'the noise source must be "fast" or "secure", got {name!r}')
 

@@ -149,7 +149,7 @@ class StateFile:
         except FileNotFoundError:
             marked = 0
         except (OSError, ValueError):
-            raise StateError(f"the file {self._mark.name} beside the state is damaged") from None
+            raise StateError(f"the file {self._mark.name} next to the state is damaged") from None
         # a crash may come after the state is written and before the mark is
         written = _open(self.path.read_bytes())[0]["generation"] if self.path.exists() else 0
         return max(marked, written)

@@ -150,7 +150,7 @@ class Choices:
     def __post_init__(self) -> None:
         check_choices(self.calibration, self.bonus_scale, self.failure)
         if self.regularizer is not None and self.bonus_scale is not None:
-            raise InvalidParameter("a regularizer of your own decides the width: leave bonus_scale out")
+            raise InvalidParameter("a custom regularizer determines the width: omit bonus_scale")
 
     def calibrate(self, public: LinearMixturePublic, name: str, make: MakeAlgorithm) -> Calibration:
         """For LinOpt-VI and LinOpt-PO, which learn rewards where they are not known."""

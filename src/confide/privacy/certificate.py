@@ -78,9 +78,7 @@ def certify(
     import confide
 
     if guarantee.times > 1:
-        raise InvalidParameter(
-            "a certificate states the promise for one participation: certify that guarantee, and say the rest in words"
-        )
+        raise InvalidParameter("a certificate states the guarantee for one participation: certify the guarantee with times=1")
     request = guarantee.request
     document: Json = {
         "format": FORMAT,

@@ -238,7 +238,7 @@ class Ledger:
     def _transaction(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
         """Committed, and durable, when the block ends; undone when an error leaves it."""
         if not os.path.isfile(self.path):
-            raise LedgerError(f"there is no ledger at {self.path}; confide ledger init makes one")
+            raise LedgerError(f"no ledger at {self.path}; create one with confide ledger init")
         with _connect(self.path) as db:
             application, version = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
             torn = os.path.getsize(self.path) % db.execute("PRAGMA page_size").fetchone()[0]  # SQLite would fill up with zeros

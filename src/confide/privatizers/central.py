@@ -86,7 +86,7 @@ class CentralPrivatizer:
             raise InvalidParameter("the contribution was clipped by another bound than the privatizer's")
         self._check_durable()
         if self._store and not self._restored and self._users == 0 and self._store.generation() > 0:
-            raise StateError(f"the store holds generation {self._store.generation()}: restore it, or use another store")
+            raise StateError(f"the store contains generation {self._store.generation()}: restore it, or use another store")
         if self._users == self.schedule.users:
             raise StreamExhausted(f"the guarantee covers {self.schedule.users} users, and all were absorbed")
         edge = self.schedule.times[self._counter.generation]

@@ -106,6 +106,6 @@ class Channel:
 def open_channel(bound: Bound, privacy: Request, *, source: NoiseSource, users: int = 1, loss: Loss | None = None) -> Channel:
     """The least noise that keeps `privacy`, or that of a smaller `loss` (printed constants add more than is needed)."""
     if not isinstance(privacy, LocalDP):
-        raise InvalidParameter(f"messages keep local promises: use LocalDP, got {type(privacy).__name__}")
+        raise InvalidParameter(f"messages need LocalDP, got {type(privacy).__name__}")
     noise = additive_noise(bound, loss or loss_for(privacy), Relation.REPLACE, Exact(1), discrete=source.discrete, users=users)
     return Channel(bound, noise, Guarantee(noise.loss(), privacy, Trust.LOCAL, users, source.name))

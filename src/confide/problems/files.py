@@ -41,7 +41,7 @@ def load_problem(path: str | Path) -> Problem:
             values["transitions"] = sparse_rows(**rows)
         return kind(**values)
     except ConfideError as error:
-        raise InvalidParameter(f"{path} holds a problem that is not valid: {error}") from None
+        raise InvalidParameter(f"{path} contains a problem that is not valid: {error}") from None
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidParameter(f"{path} is not a saved problem: {error}") from None
 
@@ -52,7 +52,7 @@ def _read(path: str | Path) -> Stored:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:  # np.load leaves a damaged file open
             stored = {key: data[key] for key in data.files}
     except FileNotFoundError:
-        raise InvalidParameter(f"there is no file {path}") from None
+        raise InvalidParameter(f"no such file: {path}") from None
     except _DAMAGE as error:
         raise InvalidParameter(f"{path} is not a saved problem, or is damaged: {error}") from None
     written = _text(stored.pop("format", None))

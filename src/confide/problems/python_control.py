@@ -86,12 +86,10 @@ def _discrete(given: Any, dt: float | None, method: str) -> Any:
             raise InvalidParameter("a StateSpace in continuous time needs dt, the length of a step, got dt=None")
         _check_step(dt)
         if method not in METHODS:
-            raise InvalidParameter(f"method must keep the state as it is, one of {', '.join(METHODS)}; got method={method!r}")
+            raise InvalidParameter(f"method must preserve the state: choose one of {', '.join(METHODS)}; got method={method!r}")
         return given.sample(dt, method)
     if dt is not None and given.dt is not True and not math.isclose(dt, given.dt, rel_tol=1e-9):
-        raise InvalidParameter(
-            f"the StateSpace is in discrete time already, with steps of {given.dt:g}, got dt={dt:g}: leave dt out"
-        )
+        raise InvalidParameter(f"the StateSpace is already in discrete time, with steps of {given.dt:g}, got dt={dt:g}: omit dt")
     return given
 
 

@@ -136,7 +136,7 @@ def _privacy(study: Study, problem: str, key: str) -> Panel:
     drawing = {
         "kind": "privacy",
         "traces": traces,
-        "x": {"title": "ε asked for", "log": log_range(low / 1.1, high * 1.1), "ticks": study.epsilons},
+        "x": {"title": "requested ε", "log": log_range(low / 1.1, high * 1.1), "ticks": study.epsilons},
         "y": y | ({"log": log_range(min(seen), max(seen))} if known and seen else {}),
     }
     what = "Regret" if known else "Average return"

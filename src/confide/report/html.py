@@ -92,8 +92,8 @@ class Section:
 _SECTIONS = {
     "value": (
         "Value",
-        "What a user can expect from the policy that serves the user: exact, computed in the known problem. A learner climbs from uniform "
-        "towards optimal play.",
+        "Expected return of the policy that serves each user, computed exactly. A learner starts near uniform play and approaches "
+        "optimal play.",
     ),
     "noise": (
         "Noise against signal",
@@ -102,7 +102,7 @@ _SECTIONS = {
     ),
     "privacy": (
         "The cost of privacy",
-        "The end of each curve against the ε that was asked for, with 95\u202f% intervals. Dashed: the same learner without privacy. "
+        "The end of each curve against the requested ε, with 95\u202f% intervals. Dashed: the same learner without privacy. "
         "Dotted: uniform play.",
     ),
 }
@@ -110,14 +110,14 @@ _SECTIONS = {
 
 def _sections(study: Study) -> list[Section]:
     known, unknown = (any(study.known(p) is kind for p in study.problems) for kind in (True, False))
-    lost = "What all users so far have lost together, compared with optimal play; lower is better. " if known else ""
-    lost += "Uniform play loses the same with every user. " if known else ""
+    lost = "The total loss of all users so far, compared with optimal play; lower is better. " if known else ""
+    lost += "Uniform play loses the same amount with every user. " if known else ""
     lost += (
-        "Where the exact values of a problem are not known: what users earned on average, which no guarantee covers. "
+        "For problems whose exact values are not known: the average return of users, which is not covered by any guarantee. "
         if unknown
         else ""
     )
-    bands = "Shaded: 95\u202f% confidence bands over seeds, one point at a time. " if study.seeds > 1 else ""
+    bands = "Shaded: pointwise 95\u202f% confidence bands over seeds. " if study.seeds > 1 else ""
     given = [("regret", "Regret" if known else "Return", lost + bands), *((key, *said) for key, said in _SECTIONS.items())]
     made = [Section(key, title, note, panels(study, key)) for key, title, note in given]
     return [section for section in made if section.panels]
@@ -220,7 +220,7 @@ def _failures(study: Study) -> list[dict[str, Any]]:
     """What did not run, by its error."""
     kinds: dict[tuple[str, str, str], list[str]] = {}
     for one in study.failures:
-        kinds.setdefault((one["problem"], one["agent"], one["error"] or "no reason given"), []).append(one["command"])
+        kinds.setdefault((one["problem"], one["agent"], one["error"] or "unknown error"), []).append(one["command"])
     return [
         {"title": f"{agent} on {problem}: {many(len(commands), 'run')}", "error": error, "commands": commands}
         for (problem, agent, error), commands in kinds.items()

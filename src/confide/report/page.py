@@ -83,7 +83,7 @@ def _scripts() -> tuple[str, ...]:
     texts = (get_plotlyjs(), (_HERE / "report.js").read_text(encoding="utf-8"))
     clean = tuple(text.replace("\r\n", "\n").replace("\r", "\n") for text in texts)
     if any("</script" in text.lower() for text in clean):
-        raise ValueError("a script of the report holds </script and would end early")
+        raise ValueError("a script of the report contains </script and would end early")
     return clean
 
 

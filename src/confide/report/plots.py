@@ -25,7 +25,7 @@ _LINES = 8  # in a panel: more are told apart by nobody
 _NEEDS = {
     "regret": "a run",
     "value": "a problem whose exact values are known",
-    "noise": "a run with noise, which a sweep's table does not hold",
+    "noise": "a run with noise, which a sweep's table does not contain",
     "privacy": "an epsilon",
     "ladder": 'an agent that was run with calibration = "paper" and with tight constants',
 }
@@ -66,14 +66,14 @@ def plot_study(
     what users earned.
     """
     if what not in _NEEDS:
-        raise InvalidParameter(f"a comparison is drawn as {', '.join(_NEEDS)}, got {what!r}")
+        raise InvalidParameter(f"the figure must be one of {', '.join(_NEEDS)}, got {what!r}")
     for name, asked, there in (("problem", problems, study.problems), ("agent", agents, study.agents)):
         for one in asked or ():
             if one not in there:
-                raise InvalidParameter(f"there is no {name} {one!r} in this comparison; there are {', '.join(there)}")
+                raise InvalidParameter(f"no {name} {one!r} in this comparison; choose one of {', '.join(there)}")
     panels = _panels(study.some(problems, agents), what, epsilons)
     if not panels:
-        raise InvalidParameter(f"the figure {what} needs {_NEEDS[what]}, and there is none in this comparison")
+        raise InvalidParameter(f"the figure {what} needs {_NEEDS[what]}, and this comparison has none")
     return drawing.draw(panels, figsize=figsize, columns=columns)
 
 
@@ -122,7 +122,7 @@ def _asked(study: Study, epsilons: Sequence[float] | None) -> list[str]:
     for epsilon in epsilons or ():
         if epsilon not in made:
             there = ", ".join(f"{one:g}" for one in study.epsilons) or "none"
-            raise InvalidParameter(f"there is no epsilon = {epsilon:g} in this comparison; there are {there}")
+            raise InvalidParameter(f"no epsilon = {epsilon:g} in this comparison; choose one of {there}")
     return [made[epsilon] for epsilon in sorted(epsilons or ())]
 
 
@@ -209,7 +209,7 @@ def _privacy(study: Study, problem: str) -> Panel:
         levels.append(Level(gap * users))
         legend |= {"uniform play": {**UNIFORM.style, "linewidth": 1.2}}
     title = f"regret after {number(users)} users" if known else "average return"
-    return Panel("ε asked for", title, lines, levels, title=problem, log=known, ticks=study.epsilons, legend=legend)
+    return Panel("requested ε", title, lines, levels, title=problem, log=known, ticks=study.epsilons, legend=legend)
 
 
 def _ends(row: Row) -> tuple[float, float, float]:

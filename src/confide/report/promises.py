@@ -1,4 +1,4 @@
-"""What a guarantee means, in plain words: who is protected, against whom, and what is not."""
+"""What a guarantee means: who is protected, against whom, and what is not protected."""
 
 import math
 from collections.abc import Sequence
@@ -11,30 +11,30 @@ NAMES = {
     "central": "Central differential privacy",
     "joint": "Joint differential privacy",
     "local": "Local differential privacy",
-    "": "Privacy as the agent states it",
+    "": "Privacy as stated by the agent",
 }
 AGAINST = {
-    "central": "Everybody who reads what is published, all of it together, whatever else they know.",
-    "joint": "All other users together, even if they pool everything they see and do, whatever else they know.",
-    "local": "Everybody, the server included: data leave a user’s device only after noise.",
+    "central": "Everybody who reads the releases, all of them together, with any other knowledge.",
+    "joint": "All other users together, even if they combine everything that they see and do with any other knowledge.",
+    "local": "Everybody, including the server: data leave a user’s device only with noise.",
 }
 TRUSTED = {
-    "central": "The curator, who holds the raw data and adds the noise.",
-    "joint": "The curator, who holds the raw data and adds the noise.",
-    "local": "Nobody but the user’s own device.",
+    "central": "The curator, who has the raw data and adds the noise.",
+    "joint": "The curator, who has the raw data and adds the noise.",
+    "local": "Only the user’s own device.",
 }
 SOURCES = {"fast": "Fast: a seeded generator.", "secure": "Secure: discrete, exactly sampled, from the system’s entropy."}
-PROTECTED = "Every single user: the whole trajectory, with each state, action and reward in it."
+PROTECTED = "Each user: the whole trajectory, with all states, actions and rewards."
 _FEW = 6  # guarantees that are listed one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A card of the privacy panel: one kind of guarantee, and who gives it."""
+    """A card of the privacy panel: one kind of guarantee, and the agents that have it."""
 
     trust: str
     agents: Sequence[str]
-    given: Sequence[tuple[str, str, str, str, str, str]]  # agent, epsilon, delta, factor, users, what else is to be said
+    given: Sequence[tuple[str, str, str, str, str, str]]  # agent, epsilon, delta, factor, users, remark
     summary: str  # where there are too many to list
     facts: Sequence[tuple[str, str]]
     limits: Sequence[str]
@@ -47,7 +47,7 @@ class Promise:
 
 
 def promises(groups: Sequence[Group], *, returns_shown: bool) -> list[Promise]:
-    """One per kind of guarantee of learners, those without privacy last."""
+    """One card per kind of guarantee, learners without privacy last."""
     kinds: dict[tuple[str, ...], dict[tuple[str, str], Group]] = {}
     for group in groups:
         if not group.reference:
@@ -81,7 +81,7 @@ def _summary(members: list[Group]) -> str:
     asked, deltas = ({getattr(group, name) for group in members} - {None} for name in ("epsilon", "delta"))
     said = f"ε = {', '.join(f'{one:g}' for one in sorted(asked))}, δ = {', '.join(map(small, sorted(deltas)))}."
     stricter = sorted({group.agent for group in members if group.stricter})
-    return f"{said} The noise of {', '.join(stricter)} gives less: see the table." if stricter else said
+    return f"{said} The noise of {', '.join(stricter)} gives a smaller ε: see the table." if stricter else said
 
 
 def facts(group: Group) -> list[tuple[str, str]]:
@@ -91,29 +91,29 @@ def facts(group: Group) -> list[tuple[str, str]]:
         ("Against whom", AGAINST[group.trust]),
         ("Who must be trusted", TRUSTED[group.trust]),
         ("What it means", meaning(replaced)),
-        ("Neighbours", "Replace: one user is swapped for any other." if replaced else "Null: one user contributes zero."),
+        ("Neighbours", "Replace: one user is replaced by any other user." if replaced else "Null: one user contributes zero."),
         ("Noise", SOURCES.get(group.source, group.source)),
     ]
 
 
 def meaning(replaced: bool) -> str:
     """(epsilon, delta) as one sentence about probabilities."""
-    change = "were somebody else altogether" if replaced else "had contributed nothing"
-    return f"If any one user {change}, the probability of whatever is seen would change by at most the factor e^ε, plus δ."
+    change = "were replaced by somebody else" if replaced else "had contributed nothing"
+    return f"If any one user {change}, the probability of any observation would change by at most the factor e^ε, plus δ."
 
 
 def not_protected(trust: str, *, returns_shown: bool) -> list[str]:
     """The limits of a guarantee: the ones of its kind, and the ones of this report."""
-    said = ["A user’s own actions: whoever watches one user act may learn about that user."] if trust == "joint" else []
+    said = (
+        ["A user’s own actions: somebody who observes one user’s actions may learn about that user."] if trust == "joint" else []
+    )
     if trust in ("central", "joint"):
-        said.append("The curator’s memory: raw data, exact sums and saved state are secrets.")
-    said.append("Facts about the population that would have been learned without that user, too.")
-    said.append("Somebody who takes part k times: the loss (μ or ε) is k times as large.")
-    said.append("Timing, traffic, and anything a service does beside its releases.")
+        said.append("The curator’s memory: raw data, exact sums and saved state must stay secret.")
+    said.append("Facts about the population that would also have been learned without that user.")
+    said.append("A person who takes part k times: the loss (μ or ε) is k times as large.")
+    said.append("Timing, traffic, and anything else that a service does besides its releases.")
     if returns_shown:
-        said.append(
-            "The average returns in this report: they are measured on the users themselves, and no noise was added to them."
-        )
+        said.append("The average returns in this report: they are computed from users’ data without noise.")
     return said
 
 

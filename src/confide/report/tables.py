@@ -1,4 +1,4 @@
-"""The tables of a study, as cells: what is said, what is said in small print, and what a column is sorted by."""
+"""The tables of a study, as cells: text, small print and sort key."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from confide.report.words import count, ends, grown, interval, number, percent, 
 _LAST = 1e300  # sorts behind every epsilon: no privacy
 
 RESULTS_NOTE = (
-    f"Means over seeds, with {100 * LEVEL:g}\u202f% confidence intervals from a studentised bootstrap: one number at a time, not all at "
-    "once. Of uniform: regret over that of uniform play. × non-private: over that of the same agent without privacy, on the same seeds. "
-    "% of optimal: where the value of the last policy lies from uniform play (0\u202f%) to optimal play (100\u202f%). Users to 90\u202f%: "
-    "the median over seeds of how many users it took until policies stay above 90\u202f% of optimal; a seed that never gets there "
-    "is later than all others. Growth: the power of users that regret grew with over the last factor of ten, ± its standard error over "
-    "seeds, and the exponent of the theorem where the agent’s paper has one. A window above a theorem’s exponent refutes no theorem, and "
-    "one below it proves none."
+    f"Means over seeds, with {100 * LEVEL:g}\u202f% confidence intervals from a studentised bootstrap, for each number separately. "
+    "Of uniform: regret over that of uniform play. × non-private: over that of the same agent without privacy, on the same seeds. "
+    "% of optimal: where the value of the last policy lies between uniform play (0\u202f%) and optimal play (100\u202f%). Users "
+    "to 90\u202f%: the median over seeds of the number of users after which policies stay above 90\u202f% of optimal; a seed that "
+    "never reaches it counts as infinite. Growth: the exponent with which regret grew in the number of users, over the last "
+    "factor of ten, ± its standard error over seeds, and the exponent of the theorem where the agent’s paper has one. A measured "
+    "exponent above that of a theorem does not refute it, and one below does not prove it."
 )
 
 
@@ -29,14 +29,14 @@ RESULTS_NOTE = (
 class Cell:
     text: str
     small: str = ""
-    key: float | str | None = None  # None: unknown, which sorts last
+    key: float | str | None = None  # None: unknown, sorted last
 
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
     cells: Sequence[Cell]
     anchor: str = ""
-    promise: str = ""  # empty: reference policies, which stay beside whatever is chosen
+    promise: str = ""  # empty: reference policies, which are always shown
     look: Look | None = None
     label: str = ""
 
@@ -78,7 +78,7 @@ def results(study: Study) -> Table:
 
 def _cells(row: Row, failed: int) -> dict[str, Cell]:
     group, share = row.group, row.share
-    really = f"really {group.true_epsilon:.2g}" if group.stricter else ""
+    really = f"true ε {group.true_epsilon:.2g}" if group.stricter else ""
     privacy = (
         Cell("reference", "", _LAST)
         if group.reference
@@ -129,7 +129,7 @@ def _figure(figure: Interval | None, digits: int = 3, unit: str = "") -> Cell:
 
 
 def facts(row: Row) -> str:
-    """What a curve comes to, in one line."""
+    """The facts about a curve, in one line."""
     group = row.group
     seeds = ", ".join(map(str, group.seeds))
     said = [f"{count(row.users)} users", f"seed {seeds}" if len(group.seeds) == 1 else f"seeds {seeds}"]
@@ -137,4 +137,4 @@ def facts(row: Row) -> str:
         said.append(f"{'regret' if row.regret is not None else 'average return'} {interval(row.final)}")
     if row.growth is not None and row.theorem is not None:
         said.append(f"growth {row.growth.against(row.theorem.exponent)} {row.theorem.locator}")
-    return " · ".join([*said, "learns from nobody" if group.reference else group.guarantee])
+    return " · ".join([*said, "reference policy, does not learn" if group.reference else group.guarantee])

@@ -1,4 +1,4 @@
-"""The values of states as an analyst reads them: in words, as a table with error bars, as a figure, and as one page."""
+"""Values of states for an analyst: in words, as a table with intervals, as a figure, and as a page."""
 
 import base64
 import csv
@@ -55,14 +55,14 @@ class Estimate(Protocol):
 
 @dataclass(frozen=True)
 class Shown:
-    """An estimate, and what its reader must be told beside it. `said`: (heading, text), such as what was clipped and who paid."""
+    """An estimate with its explanations. `said`: (heading, text), such as what was clipped and what was charged."""
 
     estimate: Estimate
     title: str
     level: float = 0.9
     said: tuple[tuple[str, str], ...] = ()
-    one: bool = False  # the value of a policy, not one per state
-    about: str = "the true value"  # what an interval holds with its probability
+    one: bool = False  # one value of a policy, not one per state
+    about: str = "the true value"  # what an interval covers with its probability
 
     @cached_property
     def interval(self) -> tuple[Array, Array] | None:
@@ -77,7 +77,7 @@ class Shown:
 
     @cached_property
     def counts(self) -> Array | None:
-        """Visits as released, where they are: with noise."""
+        """Noisy visit counts, where they were released."""
         found = self.estimate.released.get("counts")
         return None if self.one or found is None or np.ptp(found) == 0 else found
 
@@ -89,13 +89,13 @@ class Shown:
 
 
 def words(shown: Shown) -> list[tuple[str, str]]:
-    """(heading, text): the promise, the error bars or why there are none, what else is to be said, and what was assumed."""
+    """(heading, text): the guarantee, the intervals or why there are none, further remarks, and assumptions."""
     estimate = shown.estimate
-    lines = [("promise", promise_words(estimate.guarantee)), ("error bars", _bars(shown))]
+    lines = [("guarantee", promise_words(estimate.guarantee)), ("intervals", _bars(shown))]
     outside = int(((estimate.values < estimate.lowest) | (estimate.values > estimate.highest)).sum())
     if outside:
         span = f"[{estimate.lowest:g}, {estimate.highest:g}]"
-        lines.append(("out of range", f"{_states(outside, 'value')} outside {span}, the range of returns: that is the noise."))
+        lines.append(("out of range", f"{_states(outside, 'value')} outside {span}, the range of returns, because of the noise."))
     assumed = [] if estimate.certificate is None else estimate.certificate.document["assumptions"]
     return [*lines, *shown.said, *(("assumed", text) for text in assumed)]
 
@@ -103,11 +103,12 @@ def words(shown: Shown) -> list[tuple[str, str]]:
 def promise_words(guarantee: Guarantee) -> str:
     """(epsilon, delta) as a sentence about one user."""
     if guarantee.trust is Trust.NONE:
-        return "NONE: no noise was added, nobody is protected. For the data holder only; publish nothing of it."
-    change = "were somebody else altogether" if guarantee.relation is Relation.REPLACE else "had contributed nothing"
+        return "NONE: no noise was added, and users are not protected. For the data holder only: do not publish it."
+    change = "were replaced by somebody else" if guarantee.relation is Relation.REPLACE else "had contributed nothing"
     return (
-        f"epsilon = {guarantee.epsilon:.4g} at delta = {guarantee.delta:g}: if any one of the {guarantee.users:,} users {change}, the "
-        f"probability of whatever is published here would change by at most the factor e^epsilon = {odds(guarantee.epsilon)}, plus delta."
+        f"epsilon = {guarantee.epsilon:.4g} at delta = {guarantee.delta:g}: if any one of the {guarantee.users:,} users "
+        f"{change}, the probability of any published result would change by at most the factor e^epsilon = "
+        f"{odds(guarantee.epsilon)}, plus delta."
     )
 
 
@@ -115,12 +116,12 @@ def _bars(shown: Shown) -> str:
     if shown.interval is None:
         if shown.estimate.guarantee.trust is not Trust.NONE and shown.estimate.noise_std is None:
             if shown.estimate.certificate is None:
-                return "none: nothing that was published tells how far off these values are."
-            return "none: the size of this noise depends on the data, so it is as private as they are."
-        return "none: nothing that was released tells how much returns vary."
+                return "none: the published numbers do not determine the error of these values."
+            return "none: the scale of this noise depends on the data, so it is private."
+        return "none: the released numbers do not determine the variance of returns."
     low, high = shown.interval
-    source = "sampling alone" if shown.estimate.guarantee.trust is Trust.NONE else "noise and sampling together"
-    said = f"each interval holds {shown.about} with probability {100 * shown.level:g} %, {source}."
+    source = "sampling error only" if shown.estimate.guarantee.trust is Trust.NONE else "noise and sampling error"
+    said = f"each interval covers {shown.about} with probability {100 * shown.level:g} %, including {source}."
     unknown = int(((low <= shown.estimate.lowest) & (high >= shown.estimate.highest)).sum())
     if unknown:
         said += f" {_states(unknown, 'interval')} the whole range: {_why_whole(shown.estimate)}."
@@ -128,12 +129,10 @@ def _bars(shown: Shown) -> str:
 
 
 def _why_whole(estimate: Estimate) -> str:
-    """An estimator that cannot tell how far off it is says so by a variance without limit; elsewhere the data do not say more."""
+    """An infinite sampling variance means that the estimator cannot bound its error; otherwise there are too few data."""
     if np.isinf(estimate.released["sampling_variance"]).any():
-        return (
-            "noise of this size could hide a singular matrix, and then nothing is known; fewer features or more users would tell"
-        )
-    return "too little data for this much noise"
+        return "with this much noise the matrix could be singular; use fewer features or more users"
+    return "there are too few data for this much noise"
 
 
 def _states(number: int, what: str) -> str:
@@ -156,7 +155,7 @@ def rows(shown: Shown, most: int | None = None) -> list[list[float]]:
 
 
 def cells(shown: Shown, row: Sequence[float]) -> list[str]:
-    """A row as people read it, values to as many digits as their range deserves; low and high are one cell."""
+    """A row as text, with digits according to the range of values; low and high are one cell."""
     digits = max(0, 3 - int(np.floor(np.log10(shown.estimate.highest - shown.estimate.lowest))))
     state, value, *rest = row
     made = [f"{int(state)}", f"{value:.{digits}f}"]
@@ -178,7 +177,7 @@ def titles(shown: Shown) -> list[str]:
 
 
 def record(shown: Shown) -> dict[str, Any]:
-    """All of it, for machines."""
+    """Everything as JSON."""
     estimate, guarantee = shown.estimate, shown.estimate.guarantee
     low, high = (part.tolist() for part in shown.interval) if shown.interval is not None else (None, None)
     private = guarantee.trust is not Trust.NONE
@@ -204,7 +203,7 @@ def record(shown: Shown) -> dict[str, Any]:
 
 
 def plot_values(shown: Shown) -> "Figure":
-    """Values with their error bars: by state, or, where there are many, in the order of their values."""
+    """Plot values with their intervals: by state, or sorted by value if there are many states."""
     figure = drawing.canvas((7.0, 3.1))
     ax = figure.subplots()
     _draw(ax, shown)
@@ -229,7 +228,7 @@ def _draw(ax: "Axes", shown: Shown) -> None:
             ax.vlines(place, low, high, color=_BARS, linewidth=0.9, zorder=4)
             for ends in (low, high):
                 ax.plot(place, ends, "_", color=_BARS, markersize=5, markeredgewidth=0.9, zorder=4)
-    without = ", no error bars" if shown.interval is None else f", {100 * shown.level:g} % intervals"
+    without = ", no intervals" if shown.interval is None else f", {100 * shown.level:g} % intervals"
     ax.set(xlabel="" if shown.one else "states, ordered by value" if many else "state", ylabel=f"value{without}")
     if len(values) <= 20:
         ax.set_xticks([] if shown.one else place)
@@ -251,30 +250,30 @@ def write_values(shown: Shown, folder: str | Path, *, command: str = "") -> Path
 
 
 def _page(shown: Shown, picture: bytes, command: str) -> str:
-    """One file that loads nothing and runs nothing: there is no script in it."""
+    """One HTML file without scripts that loads nothing."""
     guarantee, said, certificate = shown.estimate.guarantee, words(shown), shown.estimate.certificate
     private, lines = guarantee.trust is not Trust.NONE, [cells(shown, row) for row in rows(shown, _ON_PAGE)]
     more = len(shown.estimate.values) - len(lines)
     by = "The most visited states first. " if shown.counts is not None else ""
     trust = guarantee.trust.value
     facts = [
-        ("Who is protected", "Every user in the log, with all trajectories that are counted."),
+        ("Who is protected", "Each user in the log, with all trajectories that are used."),
         ("Against whom", AGAINST.get(trust, "")),
         ("Who must be trusted", TRUSTED.get(trust, "")),
-        ("What it means", dict(said)["promise"]),
+        ("What it means", dict(said)["guarantee"]),
     ]
     return page.render(
         "values.html",
         title=shown.title,
         facts=_meta(shown),
-        said=[line for line in said if line[0] not in ("promise", "assumed")],
+        said=[line for line in said if line[0] not in ("guarantee", "assumed")],
         picture=base64.b64encode(picture).decode(),
         described=_described(shown),
         heads=titles(shown),
         lines=lines,
         note=f"{by}{f'{more:,} more are in values.csv.' if more else 'The same numbers are in values.csv.'}",
         private=private,
-        promised=dict(said)["promise"],
+        promised=dict(said)["guarantee"],
         name=NAMES.get(trust, ""),
         promise_facts=facts,
         limits=not_protected(trust, returns_shown=False),
@@ -286,7 +285,7 @@ def _page(shown: Shown, picture: bytes, command: str) -> str:
 
 
 def _described(shown: Shown) -> str:
-    bars = "without error bars" if shown.interval is None else f"with {100 * shown.level:g} % intervals"
+    bars = "without intervals" if shown.interval is None else f"with {100 * shown.level:g} % intervals"
     what = "The value of a policy" if shown.one else f"Values of {len(shown.estimate.values)} states"
     return f"{what}, {bars}; the numbers are in values.csv."
 

@@ -1,4 +1,4 @@
-"""A study in plain words, and numbers as people read them."""
+"""Sentences about a study, and numbers formatted for reading."""
 
 import math
 from collections import Counter
@@ -13,9 +13,9 @@ _SURE = f"{100 * LEVEL:g}\u202f%"
 
 
 def headline(study: Study) -> str:
-    """What came out, at the guarantee to look at first."""
+    """The main result, at the guarantee that is shown first."""
     if not study.rows:
-        return "Nothing came out: every run failed."
+        return "There are no results: every run failed."
     if not study.learners:
         return _room(study)
     return " ".join(
@@ -66,7 +66,7 @@ def _best_where(study: Study) -> str:
 
 
 def _unranked(study: Study) -> str:
-    """Who failed at the guarantee to look at first."""
+    """Agents with failed runs at the guarantee that is shown first."""
     chosen = {row.group.epsilon for row in study.rows if row.group.promise == study.chosen}
     failed = Counter((one["agent"], one["problem"]) for one in study.failures if one["epsilon"] in chosen)
     said = [f"{agent} failed in {runs} of {study.seeds} runs on {problem}" for (agent, problem), runs in failed.items()]
@@ -115,7 +115,7 @@ def significance(study: Study) -> str:
 
 
 def details(study: Study, row: Row) -> list[str]:
-    """What a card says of a learner."""
+    """The details on a learner's card."""
     said = []
     if row.final is not None:
         said.append(f"{'Regret' if row.regret is not None else 'Average return'} {interval(row.final)}")
@@ -131,7 +131,7 @@ def details(study: Study, row: Row) -> list[str]:
 
 
 def best_details(study: Study, problem: str) -> list[str]:
-    """What a problem's card says below its best learner."""
+    """The details on a problem's card, below its best learner."""
     best, *others = study.ranking(problem, study.chosen)
     said = details(study, best)
     if others:
@@ -155,12 +155,12 @@ def verdict(pair: Pair) -> str:
 
 
 def remarks(study: Study) -> list[str]:
-    """What a reader must know before trusting the figures."""
+    """Remarks that limit how the figures may be read."""
     said = []
     for group in (row.group for row in study.rows if row.group.stopped):
         stops = ", ".join(f"seed {one.seed} after {count(one.users)} of {count(one.planned)} users" for one in group.stopped)
         cut = {one.seed for one in group.stopped} & set(group.seeds)
-        kept = f"the figures stop at {count(group.users[-1])} users" if cut else "left out of all figures"
+        kept = f"the figures stop at {count(group.users[-1])} users" if cut else "excluded from all figures"
         said.append(f"{group.label} was interrupted ({stops}): {kept}.")
     silent = [
         row.group.label
@@ -168,13 +168,15 @@ def remarks(study: Study) -> list[str]:
         if row.group.noise_std is not None and not row.group.noisy and not row.group.reference
     ]
     if silent:
-        said.append(f"{', '.join(silent)}: no noise was added to what the policy was planned from, so there is no noise to show.")
+        said.append(
+            f"{', '.join(silent)}: no noise was added to the statistics from which the policy was planned, so no noise is shown."
+        )
     return said
 
 
 def really(group: Group) -> str:
-    """Where the noise gives much less than was asked for: printed constants do."""
-    return f"Asked for ε = {group.epsilon:.3g}, really gives ε = {group.true_epsilon:.3g}" if group.stricter else ""
+    """A remark if the noise gives a much smaller epsilon than requested, as printed constants do."""
+    return f"Requested ε = {group.epsilon:.3g}; the noise gives ε = {group.true_epsilon:.3g}" if group.stricter else ""
 
 
 def interval(figure: Interval, digits: int = 3) -> str:

@@ -64,4 +64,4 @@ def _read(key: str) -> Array:
         with np.load(path, allow_pickle=False) as data:
             return np.asarray(data[key], dtype=float)
     except (OSError, KeyError, ValueError) as error:
-        raise InvalidParameter(f"the installed icu-sepsis does not hold the {key} that version 2 has: {error}") from None
+        raise InvalidParameter(f"the installed icu-sepsis does not contain the {key} of version 2: {error}") from None
