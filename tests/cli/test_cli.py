@@ -171,9 +171,9 @@ def test_list_shows_which_agents_fit_which_problems(call, monkeypatch):
 @pytest.mark.parametrize(
     ("agent", "problem", "fitting"),
     [
-        ("ucrl-vtr", "lock-rewards", "with unknown rewards: for it there are linopt-vi, linopt-po"),
-        ("lsvi-ucb", "oscillator", "for it there are ofu-lq, thompson-lq, certainty-equivalent-lq"),
-        ("thompson-lq", "latent", "for it there are lsvi-ucb, next-state-vi"),
+        ("ucrl-vtr", "lock-rewards", "with unknown rewards: use one of linopt-vi, linopt-po"),
+        ("lsvi-ucb", "oscillator", "use one of ofu-lq, thompson-lq, certainty-equivalent-lq"),
+        ("thompson-lq", "latent", "use one of lsvi-ucb, next-state-vi"),
     ],
 )
 def test_an_agent_that_does_not_fit_names_those_that_do(agent, problem, fitting, call):

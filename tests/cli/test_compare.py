@@ -67,7 +67,7 @@ def test_any_option_of_an_agent_can_be_set(call):
     told = json.loads(call(*arguments, "--set", "failure=0.05", "--set", "bonus_scale=0.5"))[0]
     assert told["agent"] == "lsvi-ucb failure=0.05 bonus_scale=0.5"
     assert "NAME=VALUE" in call(*arguments, "--set", "failure", code=2)
-    assert "takes no colour" in call(*arguments, "--set", "colour=red", code=2)
+    assert "has no option colour" in call(*arguments, "--set", "colour=red", code=2)
 
 
 def test_a_file_in_the_way_is_seen_before_anything_runs(here, call):

@@ -121,7 +121,7 @@ def test_the_ledger_is_charged_once_for_one_question(log, call):
     assert ledger.spent.mu == spent
     refused = call("evaluate", log, *ASK, *pay, "--id", "once more", code=2)
     assert "the budget does not cover this release" in refused
-    assert "asked for CentralDP(epsilon=2, delta=0.0001)" in refused
+    assert "requested CentralDP(epsilon=2, delta=0.0001)" in refused
     fits = float(refused.rpartition("epsilon=")[2].split(" ")[0])
     assert 0 < fits < 2
     other = made(call, log, "--states", 6, "--epsilon", fits, "--delta", 1e-4, *pay)
@@ -241,7 +241,7 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
     linear = [log, *ASK, *FAST, "--estimator", "sufficient-statistics", "--features", "phi.csv"]
     plain, weighted, bare = (made(call, *linear, *more) for more in ([], ["--weights", "weights.csv"], ["--interval-share", 0]))
     assert plain["values"] != weighted["values"] and plain["low"] is not None and bare["low"] is None
-    assert "dp-lsw takes no --interval-share" in call(
+    assert "dp-lsw has no option --interval-share" in call(
         "evaluate", log, *ASK, "--estimator", "dp-lsw", "--interval-share", 0, code=2
     )
 
@@ -253,13 +253,13 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
         (["--estimator", "dp-lsl"], "dp-lsl needs --ridge"),
         (["--estimator", "lstd"], "lstd needs --features"),
         (["--estimator", "importance-sampling"], "importance-sampling needs --target"),
-        (["--estimator", "dp-lsw", "--visits", "3"], "dp-lsw takes no --visits"),
-        (["--estimator", "dp-lsw", "--source", "secure"], "dp-lsw takes no secure noise"),
+        (["--estimator", "dp-lsw", "--visits", "3"], "dp-lsw has no option --visits"),
+        (["--estimator", "dp-lsw", "--source", "secure"], "dp-lsw does not support secure noise"),
         (["--source", "quantum"], "source must be fast or secure, got 'quantum'"),
-        (["--seed", "1"], "--seed is for --source fast"),
+        (["--seed", "1"], "--seed needs --source fast"),
         (["--features", "log.parquet"], "must be a table of numbers"),
-        (["--features", "none.npy"], "cannot read the features: there is no file none.npy"),
-        (["--features", "none.csv"], "cannot read the features: there is no file none.csv"),
+        (["--features", "none.npy"], "cannot read the features: no such file: none.npy"),
+        (["--features", "none.csv"], "cannot read the features: no such file: none.csv"),
         (["--features", "nan.csv"], "the features in nan.csv must be finite, and some are NaN or infinite"),
         (["--return-bound", "0"], "return_bound must be positive and finite, got return_bound=0.0"),
         (
@@ -269,7 +269,7 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
         (["--estimator", "importance-sampling", "--target", "eye.npy"], "eye.npy is not a saved policy (.npz); policy.save"),
         (["--estimator", "importance-sampling", "--target", "none.npz"], "none.npz does not exist"),
         (["--trajectory", "stay"], 'if there is none, say trajectory=None (--trajectory "" on the command line)'),
-        (["--target", "log.parquet"], "counts-and-sums takes no --target"),
+        (["--target", "log.parquet"], "counts-and-sums has no option --target"),
         (["--estimator", "importance-sampling", "--target", "log.parquet"], "log.parquet is not a saved policy"),
         (["--visits", "0"], "'--visits': Input should be greater"),
         (["--ledger", "none.sqlite"], "confide ledger init"),
