@@ -53,7 +53,7 @@ class Round:
     policies: tuple[Policy, ...]  # they serve the round's users one after the other
     statistic: Statistic
     memory: Memory = field(default_factory=dict)  # what planning after the next release needs of this round: arrays
-    signal: float | None = None  # what stands against the noise, for the report
+    signal: float | None = None  # size of the released statistics, in the units of their noise: the report compares the two
     shares: tuple[float, ...] | None = None  # of the users, one for each policy; None: all the same
 
     def serves(self, users: int) -> list[int]:

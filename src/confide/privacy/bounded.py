@@ -133,7 +133,7 @@ class L2Ball:
         return grid_for(self.radius)
 
     def sensitivity(self, relation: Relation) -> float:
-        return self.radius * (1 if relation is Relation.NULL else 2)
+        return self.radius * (1 if relation == Relation.NULL else 2)
 
     def l1_sensitivity(self, relation: Relation) -> float:
         return math.sqrt(self.size) * self.sensitivity(relation)
