@@ -10,6 +10,7 @@ import numpy.typing as npt
 from confide.agents.catalogue import AGENTS, make_agent
 from confide.audit.mechanisms import copies, make_source
 from confide.audit.refute import Score
+from confide.errors import InvalidParameter
 from confide.learning.client import LocalClient
 from confide.learning.learner import Learner
 from confide.linear_mdps.contributions import StoredTransitions
@@ -270,6 +271,8 @@ def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
         distance: npt.NDArray[np.float64] = squared[:, None] + squared[None] - 2 * sent @ sent.T
     else:
         distance = np.stack([np.abs(sent - one).sum(axis=1) for one in sent])
+    if distance.max() <= 0:
+        raise InvalidParameter(f"no two users of {problem.name} differ in what they contribute: this audit cannot show anything")
     one, other = first[list(np.unravel_index(distance.argmax(), distance.shape))]
     return everybody[int(one) : int(one) + 1], everybody[int(other) : int(other) + 1]
 

@@ -1,6 +1,7 @@
 """The constants printed in [Luyo21] and [Zhou22] for linear mixtures, and the loss that they really give.
 
-[Luyo21], `printed` and `printed_plus`. Features satisfy ||phi_v|| <= 1 for v in [0, 1] (Asm. 2): with d known kernels, phi = P / sqrt(d), so that w = sqrt(d) x the mixture and
+[Luyo21], `printed` and `printed_plus`:
+features satisfy ||phi_v|| <= 1 for v in [0, 1] (Asm. 2): with d known kernels, phi = P / sqrt(d), so that w = sqrt(d) x the mixture and
 C_w = sqrt(d); values are in [0, H]. Noisy matrices are symmetrised as in Cor. 5, (Z' + Z'^T)/sqrt(2), also where the paper forgets to
 (Cor. 6, 11): noise of standard deviation sqrt(2) sigma_B on the diagonal and sigma_B off it, which is GOE noise of scale sqrt(2) sigma_B in
 the coordinates of `svec`. The noise sigma_B on u is that scale on kappa u with kappa = sqrt(2). So Lambda and kappa u are one query. All
