@@ -197,7 +197,7 @@ def test_an_algorithm_may_describe_itself():
 def test_what_cannot_be_explained():
     with pytest.raises(InvalidParameter, match="at least one agent"):
         explain()
-    with pytest.raises(InvalidParameter, match="uniform is none"):
+    with pytest.raises(InvalidParameter, match=r"needs a learner .*, got uniform"):
         explain(Uniform(WORLD.public, episodes=3))
     for nothing, name in ((UCRLVTR, "UCRLVTR"), ("ucrl-vtr", "ucrl-vtr")):
         with pytest.raises(InvalidParameter, match=f"{name} is no agent yet: make an agent first"):
@@ -214,7 +214,7 @@ def test_an_agent_is_made_from_plain_values_or_refused_in_one_line():
         ({"schedule": "now"}, "schedule must be geometric, every, adaptive or a number of users, got 'now'"),
         ({"schedule": [10, 60]}, r"schedule must be a Schedule, .* got schedule=\[10, 60\]"),
         ({"episodes": "60"}, "episodes must be a whole number, got episodes='60'"),
-        ({"privacy": 1.0}, "privacy must be a promise, such as .* got privacy=1.0"),
+        ({"privacy": 1.0}, "privacy must be a privacy request, such as .* got privacy=1.0"),
         ({"bonus_scale": "much"}, "bonus_scale must be a number, got bonus_scale='much'"),
     ]:
         with pytest.raises(InvalidParameter, match=message):

@@ -55,9 +55,9 @@ def test_the_summary_says_what_was_done_and_what_it_rests_on(log, call):
         "The values of 6 states by counts-and-sums",
         "epsilon = 2 at delta = 0.0001: if any one of the 200 users were replaced by somebody else",
         "e^epsilon = 7.39",
-        "with probability 90 %, noise and sampling together",
+        "with probability 90 %, including noise and sampling error",
         "each interval holds the expected return from its state, as counted below, with",
-        "returns are clipped to [0, 1]; of a user the first trajectory counts, and of it the first 10,000 steps; all different",
+        "returns are clipped to [0, 1]; the first trajectory of each user is used, and of it the first 10,000 steps; all different",
         "a user with a state of 6 or more contributes zero (confide logs check --states shows the data holder how many).",
         "secure: discrete",
         "NOTHING WAS CHARGED: without --ledger",
@@ -121,7 +121,7 @@ def test_the_ledger_is_charged_once_for_one_question(log, call):
     assert ledger.spent.mu == spent
     refused = call("evaluate", log, *ASK, *pay, "--id", "once more", code=2)
     assert "the budget does not cover this release" in refused
-    assert "asked for CentralDP(epsilon=2, delta=0.0001)" in refused
+    assert "requested CentralDP(epsilon=2, delta=0.0001)" in refused
     fits = float(refused.rpartition("epsilon=")[2].split(" ")[0])
     assert 0 < fits < 2
     other = made(call, log, "--states", 6, "--epsilon", fits, "--delta", 1e-4, *pay)
@@ -195,8 +195,8 @@ def test_other_files_columns_and_caps_are_other_questions():
 def test_delta_that_promises_nothing(log, call):
     found = made(call, log, "--states", 6, "--epsilon", 1, "--delta", 0.01)
     assert found["warnings"] == [
-        "delta=0.01 is not below 1/200, one over the number of users: publishing 2 records as they are would keep the same promise; "
-        "use a smaller delta"
+        "delta=0.01 is not below 1/200, one over the number of users: publishing 2 records unchanged "
+        "would satisfy the same guarantee; use a smaller delta"
     ]
 
 
@@ -205,7 +205,7 @@ def test_no_privacy_only_when_asked_for(log, call):
     assert "--delta missing" in call("evaluate", log, "--states", 6, "--epsilon", 1, code=2)
     assert "--no-privacy cannot be combined with --epsilon or --delta" in call("evaluate", log, *ASK, "--no-privacy", code=2)
     shown = call("evaluate", log, "--states", 6, "--no-privacy", "--out", "open")
-    assert "NONE: no noise was added, and users are not protected. For the data holder" in shown
+    assert "NONE: no noise was added, and users are not protected. For the data holder" in " ".join(shown.split())
     assert "visits (exact)" in shown
     assert stat.S_IMODE(os.stat("open/estimate.npz").st_mode) == 0o600
 
@@ -219,7 +219,7 @@ def test_every_estimator(log, call, name):
     said = {line["about"]: line["text"] for line in found["said"]}
     assert found["promise"]["source"] == ("secure" if ESTIMATORS[name].noise == "gaussian" else "fast")
     if name in ("dp-lsw", "dp-lsl"):
-        assert said["noise"].startswith("FAST, because noise on smooth sensitivity")
+        assert said["noise"].startswith("FAST, because smooth sensitivity needs noise on the real numbers")
         assert said["intervals"].startswith("none: the scale of this noise depends on the data")
     about = {"sufficient-statistics": "the best linear fit", "lstd": "the projected Bellman equation"}
     assert about.get(name, "") in said["intervals"]
@@ -241,7 +241,7 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
     linear = [log, *ASK, *FAST, "--estimator", "sufficient-statistics", "--features", "phi.csv"]
     plain, weighted, bare = (made(call, *linear, *more) for more in ([], ["--weights", "weights.csv"], ["--interval-share", 0]))
     assert plain["values"] != weighted["values"] and plain["low"] is not None and bare["low"] is None
-    assert "dp-lsw takes no --interval-share" in call(
+    assert "dp-lsw has no option --interval-share" in call(
         "evaluate", log, *ASK, "--estimator", "dp-lsw", "--interval-share", 0, code=2
     )
 
@@ -249,17 +249,17 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--estimator", "dp-lws"], "there is no estimator 'dp-lws'; did you mean dp-lsw?"),
+        (["--estimator", "dp-lws"], "unknown estimator 'dp-lws'; did you mean dp-lsw?"),
         (["--estimator", "dp-lsl"], "dp-lsl needs --ridge"),
         (["--estimator", "lstd"], "lstd needs --features"),
         (["--estimator", "importance-sampling"], "importance-sampling needs --target"),
-        (["--estimator", "dp-lsw", "--visits", "3"], "dp-lsw takes no --visits"),
-        (["--estimator", "dp-lsw", "--source", "secure"], "dp-lsw takes no secure noise"),
+        (["--estimator", "dp-lsw", "--visits", "3"], "dp-lsw has no option --visits"),
+        (["--estimator", "dp-lsw", "--source", "secure"], "dp-lsw does not support secure noise"),
         (["--source", "quantum"], "source must be fast or secure, got 'quantum'"),
-        (["--seed", "1"], "--seed is for --source fast"),
+        (["--seed", "1"], "--seed needs --source fast"),
         (["--features", "log.parquet"], "must be a table of numbers"),
-        (["--features", "none.npy"], "cannot read the features: there is no file none.npy"),
-        (["--features", "none.csv"], "cannot read the features: there is no file none.csv"),
+        (["--features", "none.npy"], "cannot read the features: no such file: none.npy"),
+        (["--features", "none.csv"], "cannot read the features: no such file: none.csv"),
         (["--features", "nan.csv"], "the features in nan.csv must be finite, and some are NaN or infinite"),
         (["--return-bound", "0"], "return_bound must be positive and finite, got return_bound=0.0"),
         (
@@ -269,7 +269,7 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
         (["--estimator", "importance-sampling", "--target", "eye.npy"], "eye.npy is not a saved policy (.npz); policy.save"),
         (["--estimator", "importance-sampling", "--target", "none.npz"], "none.npz does not exist"),
         (["--trajectory", "stay"], 'if there is none, say trajectory=None (--trajectory "" on the command line)'),
-        (["--target", "log.parquet"], "counts-and-sums takes no --target"),
+        (["--target", "log.parquet"], "counts-and-sums has no option --target"),
         (["--estimator", "importance-sampling", "--target", "log.parquet"], "log.parquet is not a saved policy"),
         (["--visits", "0"], "'--visits': Input should be greater"),
         (["--ledger", "none.sqlite"], "confide ledger init"),

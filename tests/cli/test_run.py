@@ -61,7 +61,7 @@ def test_a_folder_of_another_experiment_is_not_taken_for_this_one(confide, tmp_p
     assert confide("run", *PRIVATE, "--out", "out", cwd=tmp_path).returncode == 0
     other = confide("run", *PRIVATE, *change, "--out", "out", cwd=tmp_path)
     assert other.returncode == 2
-    assert "holds another run" in other.stderr
+    assert "contains another run" in other.stderr
 
 
 def test_beside_paper(confide, tmp_path):
@@ -165,7 +165,7 @@ def test_options_of_an_agent_are_part_of_its_name_and_its_folder(tmp_path):
     assert {path.parents[1].name for path in (tmp_path / "out").rglob("run.json")} == {label for label, _, _ in made}
     assert made[0][2] == made[1][2] != made[2][2]
     assert [runs(*options) for options in chosen] == made  # loaded
-    with pytest.raises(InvalidParameter, match=r"holds another run .* counts=False"):
+    with pytest.raises(InvalidParameter, match=r"contains another run .* counts=False"):
         runs(None, None, None, counts=False)
 
 
@@ -244,7 +244,7 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
     [
         (["run", "unifrom", "lock"], "unknown agent 'unifrom'; did you mean uniform?"),
         (["run", "uniform", "lok"], "lock"),
-        (["run", "uniform", "lock", "--epsilon", "1"], "uniform makes no promise, so it takes no epsilon"),
+        (["run", "uniform", "lock", "--epsilon", "1"], "uniform is not private and accepts no epsilon"),
         (["run", "uniform", "lock", "--episodes", "0"], "episodes must be at least 1"),
         (["run", "uniform", "lock", "--seeds", "0"], "seeds must be at least 1"),
         (["run", "uniform", "lock", "--seed", "-1"], "--seed"),
@@ -258,7 +258,7 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
         (["run", "uniform", "lock", "--trust", "blind"], "trust must be joint or local, got 'blind'"),
         (["run", "ucrl-vtr", "lock", "--trust", "local"], "--trust needs --epsilon: add --epsilon"),
         (["run", "ucrl-vtr", "lock", "--delta", "1e-5"], "--delta needs --epsilon: add --epsilon"),
-        (["run", "uniform", "lock", "--calibration", "paper"], "uniform takes no calibration"),
+        (["run", "uniform", "lock", "--calibration", "paper"], "uniform has no option calibration"),
         (["run", "ucrl-vtr", "lock", "--calibration", "printed"], "calibration must be one of tight, paper"),
         (["run", "ucrl-vtr", "lock", "--schedule", "0"], "interval must be at least 1"),
         (["show", "nowhere"], "no saved run in nowhere"),

@@ -79,7 +79,7 @@ def test_trust_must_serve_the_request():
         (CentralDP(1.0, 1e-5), Trust.JOINT),
         (JointDP(1.0, 1e-5), Trust.NONE),
     ):
-        with pytest.raises(PromiseBroken, match="was asked for, which"):
+        with pytest.raises(PromiseBroken, match="was requested, which"):
             make(request=request, trust=trust)
     assert billboard(make(request=CentralDP(1.0, 1e-5))).request == JointDP(1.0, 1e-5)
     assert make(request=CentralDP(1e-7, 1e-9)).epsilon == pytest.approx(1e-7)

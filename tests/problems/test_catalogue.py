@@ -46,9 +46,9 @@ def test_a_horizon_replaces_the_problems_own():
         ("one_hot", "did you mean one-hot"),
         ("River-Swim", "did you mean riverswim"),
         ("icusepsis", "did you mean icu-sepsis"),
-        ("maze", "there are lock, .*gym:ID, and files"),
+        ("maze", "choose one of lock, .*gym:ID, or the file"),
         ("", "unknown problem ''"),
-        ("nowhere/maze.npz", "there is no file nowhere/maze.npz"),
+        ("nowhere/maze.npz", "no such file: nowhere/maze.npz"),
     ],
 )
 def test_unknown_names_get_the_nearest_spelling(name, message):

@@ -31,7 +31,7 @@ _DAMAGE = (OSError, ValueError, TypeError, EOFError, NotImplementedError, Runtim
 
 
 def save_problem(problem: Problem, path: str | Path) -> None:
-    """Write the whole truth of a problem, also what is hidden from agents; `load_problem` gives it back bit by bit."""
+    """Save a problem, including what is hidden from agents; `load_problem` restores it exactly."""
     kind = next((kind for kind, cls in _KINDS.items() if type(problem) is cls), None)
     if kind is None:
         names = ", ".join(cls.__name__ for cls in _KINDS.values())
@@ -46,7 +46,7 @@ def save_problem(problem: Problem, path: str | Path) -> None:
 
 
 def load_problem(path: str | Path) -> Problem:
-    """A problem that was saved, checked like any other."""
+    """Load a saved problem, with the same checks as a new one."""
     stored = _read(path)
     kind = _KINDS[_text(stored.pop("kind"))]
     values: dict[str, Any] = {key: array.item() if array.ndim == 0 else array for key, array in stored.items()}
