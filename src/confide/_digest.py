@@ -1,4 +1,4 @@
-"""A name for a value: the same value has the same name, in another process and tomorrow, and another value has another."""
+"""A digest of a value that is the same in every process."""
 
 import hashlib
 import re

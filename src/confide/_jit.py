@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 
 def njit(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile on first use and keep the result on disk; in a read-only installation compile anew in every process."""
+    """Compile on first use and cache the result on disk; in a read-only installation compile in every process."""
     try:
         return cast(Callable[P, R], numba.njit(cache=True)(function))
     except RuntimeError:  # "no locator available": neither the package nor the home folder is writable

@@ -1,4 +1,4 @@
-"""Names that are imported when they are first asked for, so that `import confide` and `confide --help` stay instant."""
+"""Names that are imported on first use, so that `import confide` and `confide --help` are fast."""
 
 import importlib
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def lazy(package: str, homes: dict[str, str]) -> Callable[[str], Any]:
-    """A module's __getattr__: `homes` says in which module each name lives, relative to the package unless it starts with `confide.`
+    """A module's __getattr__: `homes` maps each name to its module, relative to the package unless it starts with `confide.`
     ("" if the name is a submodule itself)."""
 
     def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Everything confide raises on purpose.
+"""The errors and warnings of confide.
 
 An error says what was expected, what came and what to do. About private data it may name columns, shapes and types,
 never values: an error message is a release.
@@ -6,19 +6,19 @@ never values: an error message is a release.
 
 
 class ConfideError(Exception):
-    """The root of confide's own errors; the command line prints them in one line and exits with 2."""
+    """The base class of confide's errors. The command line prints them in one line and exits with 2."""
 
 
 class ConfideWarning(UserWarning):
-    """Something that is allowed, and that somebody should know. Made from public parameters and releases alone."""
+    """The base class of confide's warnings. Their texts depend only on public parameters and releases."""
 
 
 class GainBoundWarning(ConfideWarning):
-    """A controller would use longer gains than the bound on them allows."""
+    """The bound on gains limits the controller."""
 
 
 class ClippedWeightsWarning(ConfideWarning):
-    """A clip takes off a large part of the importance weights, so that the estimate is about another policy."""
+    """Clipping removes a large part of the importance weights, so that the estimate is biased."""
 
 
 class InvalidParameter(ConfideError, ValueError):
@@ -30,29 +30,29 @@ class MissingExtra(ConfideError, ImportError):
 
 
 class LogError(ConfideError):
-    """Logged data cannot be read as a log; the text names files, row groups, columns and types, never a value."""
+    """Data cannot be read as a log. The text names files, row groups, columns and types, never values."""
 
 
 class ExecutionError(ConfideError):
-    """Work was lost: a process or a machine died, and doing it again did not help. `item` is the piece, where it is known."""
+    """A process or machine failed, and a retry failed too. `item` is the lost piece of work, where it is known."""
 
     item: object = None
 
 
 class PrivacyError(ConfideError):
-    """Going on would break a promise."""
+    """The operation would violate a privacy guarantee."""
 
 
 class PromiseBroken(PrivacyError):
-    """The noise gives a larger epsilon than was asked for."""
+    """The noise gives a larger epsilon than requested."""
 
 
 class StaleMessage(InvalidParameter):
-    """A device planned with a release that is not the current one any more."""
+    """A device planned with a release that is no longer current."""
 
 
 class DuplicateMessage(InvalidParameter):
-    """A device's message that was absorbed before."""
+    """A device's message was already absorbed."""
 
 
 class StreamExhausted(PrivacyError):
@@ -64,15 +64,15 @@ class StateError(PrivacyError):
 
 
 class CertificateError(PrivacyError):
-    """A certificate does not follow its schema, or its numbers do not add up."""
+    """A certificate does not follow its schema, or its numbers are inconsistent."""
 
 
 class LedgerError(PrivacyError):
-    """The ledger file cannot be used, or a spend contradicts what it holds."""
+    """The ledger file cannot be used, or a spend contradicts its contents."""
 
 
 class BudgetExceeded(LedgerError):
-    """The ledger has too little left; nothing was spent and nothing was released."""
+    """The remaining budget is too small; nothing was spent and nothing was released."""
 
     def __init__(self, requested: str, remaining: str) -> None:
         super().__init__(f"the budget does not cover this release: requested {requested}, left {remaining}")

@@ -1,4 +1,4 @@
-"""Where work is done: here, in other processes, or on a Ray or Dask cluster. One seam: `each`.
+"""Where work is executed: in this process, in other processes, or on a Ray or Dask cluster. The interface is `each`.
 
 A cluster does a piece again, elsewhere, when a machine dies.
 """

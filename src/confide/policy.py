@@ -1,4 +1,4 @@
-"""What to do: public values, functions of releases alone."""
+"""Policies: public values that depend only on releases."""
 
 import zipfile
 import zlib

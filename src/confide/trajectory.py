@@ -1,4 +1,4 @@
-"""What users did, in batched arrays. PRIVATE: never logged, never in an error, and its repr hides it."""
+"""Trajectories of users, in batched arrays. PRIVATE: never in a log message, an error or a repr."""
 
 from dataclasses import dataclass, field
 from typing import Any

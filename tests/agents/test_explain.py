@@ -197,7 +197,7 @@ def test_an_algorithm_may_describe_itself():
 def test_what_cannot_be_explained():
     with pytest.raises(InvalidParameter, match="at least one agent"):
         explain()
-    with pytest.raises(InvalidParameter, match="got uniform"):
+    with pytest.raises(InvalidParameter, match=r"needs a learner .*, got uniform"):
         explain(Uniform(WORLD.public, episodes=3))
     for nothing, name in ((UCRLVTR, "UCRLVTR"), ("ucrl-vtr", "ucrl-vtr")):
         with pytest.raises(InvalidParameter, match=f"{name} is no agent yet: make an agent first"):

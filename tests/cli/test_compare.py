@@ -47,7 +47,7 @@ def test_what_would_run_can_be_seen_first(here, call):
 def test_a_mistake_is_one_line(here, call):
     (here / "tonight.toml").write_text(SPEC.replace("episodes", "epsiodes"))
     done = call("compare", "tonight.toml", code=2)
-    assert done == "error: tonight.toml, line 3: epsiodes: there is no key epsiodes; did you mean episodes?\n"
+    assert done == "error: tonight.toml, line 3: epsiodes: unknown key epsiodes; did you mean episodes?\n"
     assert "nothing.toml" in call("compare", "nothing.toml", code=2)
 
 

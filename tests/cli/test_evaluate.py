@@ -55,9 +55,9 @@ def test_the_summary_says_what_was_done_and_what_it_rests_on(log, call):
         "The values of 6 states by counts-and-sums",
         "epsilon = 2 at delta = 0.0001: if any one of the 200 users were replaced by somebody else",
         "e^epsilon = 7.39",
-        "with probability 90 %, noise and sampling together",
+        "with probability 90 %, including noise and sampling error",
         "each interval holds the expected return from its state, as counted below, with",
-        "returns are clipped to [0, 1]; of a user the first trajectory counts, and of it the first 10,000 steps; all different",
+        "returns are clipped to [0, 1]; the first trajectory of each user is used, and of it the first 10,000 steps; all different",
         "a user with a state of 6 or more contributes zero (confide logs check --states shows the data holder how many).",
         "secure: discrete",
         "NOTHING WAS CHARGED: without --ledger",
@@ -195,8 +195,8 @@ def test_other_files_columns_and_caps_are_other_questions():
 def test_delta_that_promises_nothing(log, call):
     found = made(call, log, "--states", 6, "--epsilon", 1, "--delta", 0.01)
     assert found["warnings"] == [
-        "delta=0.01 is not below 1/200, one over the number of users: publishing 2 records as they are would keep the same promise; "
-        "use a smaller delta"
+        "delta=0.01 is not below 1/200, one over the number of users: publishing 2 records unchanged "
+        "would satisfy the same guarantee; use a smaller delta"
     ]
 
 
@@ -205,7 +205,7 @@ def test_no_privacy_only_when_asked_for(log, call):
     assert "--delta missing" in call("evaluate", log, "--states", 6, "--epsilon", 1, code=2)
     assert "--no-privacy cannot be combined with --epsilon or --delta" in call("evaluate", log, *ASK, "--no-privacy", code=2)
     shown = call("evaluate", log, "--states", 6, "--no-privacy", "--out", "open")
-    assert "NONE: no noise was added, and users are not protected. For the data holder" in shown
+    assert "NONE: no noise was added, and users are not protected. For the data holder" in " ".join(shown.split())
     assert "visits (exact)" in shown
     assert stat.S_IMODE(os.stat("open/estimate.npz").st_mode) == 0o600
 
@@ -219,7 +219,7 @@ def test_every_estimator(log, call, name):
     said = {line["about"]: line["text"] for line in found["said"]}
     assert found["promise"]["source"] == ("secure" if ESTIMATORS[name].noise == "gaussian" else "fast")
     if name in ("dp-lsw", "dp-lsl"):
-        assert said["noise"].startswith("FAST, because noise on smooth sensitivity")
+        assert said["noise"].startswith("FAST, because smooth sensitivity needs noise on the real numbers")
         assert said["intervals"].startswith("none: the scale of this noise depends on the data")
     about = {"sufficient-statistics": "the best linear fit", "lstd": "the projected Bellman equation"}
     assert about.get(name, "") in said["intervals"]
@@ -249,7 +249,7 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--estimator", "dp-lws"], "there is no estimator 'dp-lws'; did you mean dp-lsw?"),
+        (["--estimator", "dp-lws"], "unknown estimator 'dp-lws'; did you mean dp-lsw?"),
         (["--estimator", "dp-lsl"], "dp-lsl needs --ridge"),
         (["--estimator", "lstd"], "lstd needs --features"),
         (["--estimator", "importance-sampling"], "importance-sampling needs --target"),

@@ -149,7 +149,7 @@ def test_an_error_after_the_charge_says_that_it_was_charged(error, tmp_path):
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=5.0, delta=1e-4)
     with pytest.raises(type(error)) as caught:
         CountsAndSums(states=S).release(Broken(error), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
-    assert any("charged before this error" in note and "costs nothing more" in note for note in caught.value.__notes__)
+    assert any("charged before this error" in note and "at no further cost" in note for note in caught.value.__notes__)
     assert len(ledger.spends) == 1
 
 
@@ -158,16 +158,19 @@ def test_an_error_after_the_charge_says_that_it_was_charged(error, tmp_path):
     [
         (
             CountsAndSums(states=S),
-            "of a user the first 2 trajectories count, and of each the first 9 steps; all different states",
+            "the first 2 trajectories of each user are used, and the first 9 steps of each; all different states",
         ),
         (
             CountsAndSums(states=S, visits=3),
             "the first 3 different states of a trajectory count, and values and intervals refer to",
         ),
         (CountsAndSums(states=S, centre=0.0), "returns are clipped to [-0.5, 0.5]"),
-        (DPLSW(states=S), "of a user the first trajectory counts, and of it the first 9 steps"),
-        (DPLSL(states=S, ridge=1.0), "of a user the first trajectory counts"),
-        (Subsample(states=S), "only users who are chosen count; returns are clipped to [0, 1]; of a user the first trajectory"),
+        (DPLSW(states=S), "the first trajectory of each user is used, and its first 9 steps"),
+        (DPLSL(states=S, ridge=1.0), "the first trajectory of each user is used"),
+        (
+            Subsample(states=S),
+            "only users who are chosen count; returns are clipped to [0, 1]; the first trajectory of each user",
+        ),
         (SufficientStatistics(np.eye(S), visits=3), "the first 3 different states of a user count, once each"),
         (PrivateLSTD(np.eye(S)), "a user's steps count while their sum is sure to stay within a norm of"),
         (
@@ -176,7 +179,7 @@ def test_an_error_after_the_charge_says_that_it_was_charged(error, tmp_path):
         ),
         (
             WeightedImportanceSampling(TARGET),
-            "a state of 8 or more or an action of 2 or more, outside the target's table, counts",
+            "a state of 8 or more or an action of 2 or more, outside the target's table, contributes zero",
         ),
     ],
     ids=lambda value: type(value).__name__,
@@ -184,7 +187,7 @@ def test_an_error_after_the_charge_says_that_it_was_charged(error, tmp_path):
 def test_what_counts_in_words(estimator, said):
     counted = estimator.counted(2, 9)
     assert said in counted
-    assert "a user with a state of 8 or more" in counted and "as nobody" in counted
+    assert "a user with a state of 8 or more" in counted and "contributes zero" in counted
 
 
 def test_reprs_are_short_and_say_shapes(chain):

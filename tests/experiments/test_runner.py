@@ -90,7 +90,7 @@ def test_it_saves_and_loads(tmp_path):
     assert header == "users,regret,value,mean_return,noise_std,signal"
     assert len(rows) == len(done.checkpoints)
     (tmp_path / "a/run.json").write_text("{}")
-    with pytest.raises(InvalidParameter, match="does not hold a saved run"):
+    with pytest.raises(InvalidParameter, match="does not contain a saved run"):
         Run.load(tmp_path / "a")
 
 

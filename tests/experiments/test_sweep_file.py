@@ -92,7 +92,7 @@ def test_what_is_wrong_is_said_in_one_line(old, new, line, key, hint):
 
 def test_the_line_is_that_of_the_option_in_a_table():
     text = '[[agents]]\nagent = "uniform"\n\n[[agents]]\nagent = "lsvi-ucb"\nbonus_scael = 1\n[[problems]]\nproblem = "latent"\n'
-    with pytest.raises(InvalidParameter, match=r"line 6: agents: lsvi-ucb takes no bonus_scael; did you mean bonus_scale\?"):
+    with pytest.raises(InvalidParameter, match=r"line 6: agents: lsvi-ucb has no option bonus_scael; did you mean bonus_scale\?"):
         parse_sweep(text)
 
 
@@ -104,7 +104,7 @@ def test_a_missing_key_is_named_with_an_example(key):
 
 
 def test_a_file_that_is_not_there_is_named():
-    with pytest.raises(InvalidParameter, match=r"line 2: problems: there is no file worlds/mine.npz"):
+    with pytest.raises(InvalidParameter, match=r"line 2: problems: no such file: worlds/mine.npz"):
         parse_sweep('agents = ["uniform"]\nproblems = ["worlds/mine.npz"]\n')
 
 

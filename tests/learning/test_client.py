@@ -124,7 +124,7 @@ def test_what_is_no_report_is_refused():
         ready(made).report(LOCK.sample(LOCK.optimal_policy, 2, np.random.default_rng(0)))
     with pytest.raises(InvalidParameter, match="exactly one user"):
         ready(made).report(None)
-    with pytest.raises(InvalidParameter, match="another promise"):
+    with pytest.raises(InvalidParameter, match="another guarantee"):
         LocalClient(made.algorithm, confide.LocalDP(1.0), noise_source("fast", 0), channel=made._privatizer.channel)
     with pytest.raises(PrivacyError, match="copied or pickled"):
         pickle.dumps(made.client())
@@ -172,7 +172,7 @@ def test_a_device_that_restarts_sends_the_same_bytes(tmp_path):
         third.restore(_reported(made).save())
     with pytest.raises(StateError, match="already released"):
         third.restore(made.client().save())  # of a device that has not sent yet
-    with pytest.raises(StateError, match="another promise"):
+    with pytest.raises(StateError, match="another guarantee"):
         LocalClient(made.algorithm, confide.LocalDP(1.0), noise_source("fast", 3)).restore(first.save())
 
 

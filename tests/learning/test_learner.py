@@ -44,9 +44,9 @@ def test_a_store_has_every_release_before_it_can_be_read(tmp_path):
     serve(other, 20)
     with pytest.raises(StateError, match="already written"):  # and nobody else goes on from the same state
         serve(agent, 20)
-    with pytest.raises(StateError, match="must not leave"):
+    with pytest.raises(StateError, match="must not be published"):
         agent.released()
-    with pytest.raises(StateError, match="must not leave"):
+    with pytest.raises(StateError, match="must not be published"):
         agent.save()
 
 

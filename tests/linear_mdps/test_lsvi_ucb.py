@@ -406,7 +406,7 @@ def test_users_who_could_not_be_kept_are_not_absorbed_twice(monkeypatch):
         agent.observe(somebody(1))
     monkeypatch.undo()
     for attempt in (agent.released, agent.save, agent.publish, lambda: agent.observe(somebody(1))):
-        with pytest.raises(StateError, match="must not leave"):
+        with pytest.raises(StateError, match="must not be published"):
             attempt()
 
 
@@ -421,7 +421,7 @@ def test_an_interrupted_change_of_policy_is_not_tried_again(monkeypatch, where):
     with pytest.raises(KeyboardInterrupt):
         agent.observe(somebody(1))
     monkeypatch.undo()
-    with pytest.raises(StateError, match="must not leave"):
+    with pytest.raises(StateError, match="must not be published"):
         agent.observe(somebody(1))
 
 
@@ -557,7 +557,7 @@ def test_a_store_has_every_release_before_it_can_be_read(tmp_path):
     feed(other, users[100:400])
     with pytest.raises(StateError, match="already written"):  # and nobody else goes on from the same state
         feed(agent, users[120:400])
-    with pytest.raises(StateError, match="must not leave"):
+    with pytest.raises(StateError, match="must not be published"):
         agent.released()
     whole = made(schedule=plan)
     feed(whole, users)

@@ -32,7 +32,7 @@ def test_columns(save, steps, tmp_path):
     refused("column 'cluster' is missing.*'state'", path, state="cluster")
     refused("column 'stay' is missing.*trajectory=None", path, trajectory="stay")
     refused(
-        "'state' must hold numbers, got string", save([row | {"state": str(SECRET)} for row in steps(1, 2)], state=pa.string())
+        "'state' must contain numbers, got string", save([row | {"state": str(SECRET)} for row in steps(1, 2)], state=pa.string())
     )
     refused("'user' must hold whole numbers or strings, got double", save(steps(1.5, 2), user=pa.float64()))
     refused("'user' has nulls", save(steps(1, 2) + steps(None, 2)))

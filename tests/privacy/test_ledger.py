@@ -171,7 +171,7 @@ def test_the_first_gaussian_spend_divides_the_total_for_good(path: Path) -> None
     assert ledger.account.caps == Amount(mu, 1.5, 1e-7)
     assert ledger.remaining.mu == pytest.approx(math.sqrt(mu**2 - 0.01))
     assert (ledger.remaining.epsilon, ledger.remaining.delta) == (0.0, 1e-7)
-    with pytest.raises(BudgetExceeded, match=r"asked for PureDP\(epsilon=0.001\), left mu=0\.3.* and \(epsilon=0, delta=1e-07\)"):
+    with pytest.raises(BudgetExceeded, match=r"requested PureDP\(epsilon=0.001\), left mu=0\.3.* and \(epsilon=0, delta=1e-07\)"):
         spend(ledger, "c", PureDP(0.001), never)
     spend(ledger, "d", ApproxDP(0.0, 1e-7))
     spend(ledger, "e", GaussianDP(ledger.remaining.mu))

@@ -143,7 +143,7 @@ def test_one_store_gives_each_generation_once(tmp_path):
     first = make(store=store)
     for i in range(2):
         first.absorb(user(i))
-    with pytest.raises(StateError, match="the store holds generation 1: restore it"):
+    with pytest.raises(StateError, match="the store contains generation 1: restore it"):
         make(store=store, seed=5).absorb(user(0))
     twins = [make(store=str(store.path), seed=seed) for seed in (6, 7)]
     for twin in twins:
@@ -153,7 +153,7 @@ def test_one_store_gives_each_generation_once(tmp_path):
     twins[0].absorb(user(4))
     with pytest.raises(StateError, match="must not be drawn twice"):
         twins[1].absorb(user(4))
-    with pytest.raises(StateError, match="must not leave"):
+    with pytest.raises(StateError, match="must not be published"):
         twins[1].release()
 
 
@@ -193,7 +193,7 @@ def test_a_draw_that_could_not_be_stored_never_leaves(tmp_path, monkeypatch):
         privatizer.save,
         lambda: privatizer.absorb(user(1)),
     ):  # nor can it be saved, or the user come again
-        with pytest.raises(StateError, match="must not leave"):
+        with pytest.raises(StateError, match="must not be published"):
             attempt()
 
 

@@ -110,7 +110,7 @@ def test_secure_messages_live_on_the_lattice():
 
 def test_promises_that_a_channel_cannot_keep_are_refused():
     fast = noise_source("fast", 0)
-    with pytest.raises(InvalidParameter, match="use LocalDP, got JointDP"):
+    with pytest.raises(InvalidParameter, match="messages need LocalDP, got JointDP"):
         open_channel(BOUND, JointDP(1.0), source=fast)
     with pytest.raises(PromiseBroken, match="more than the requested epsilon=1"):
         open_channel(BOUND, LocalDP(1.0, 1e-5), source=fast, loss=GaussianDP(0.5))

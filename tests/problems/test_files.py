@@ -73,7 +73,7 @@ def test_a_saved_problem_can_be_made_by_its_path(tmp_path):
     assert make(str(tmp_path / "mine.npz")).optimal_value == riverswim(horizon=7).optimal_value
     with pytest.raises(InvalidParameter, match="has its own horizon"):
         make(tmp_path / "mine.npz", horizon=3)
-    with pytest.raises(InvalidParameter, match="there is no file"):
+    with pytest.raises(InvalidParameter, match="no such file"):
         make(tmp_path / "yours.npz")
 
 

@@ -57,7 +57,7 @@ def test_discrete_time_is_taken_as_it_is(own, dt):
             {"dt": 0.1, "method": "bilinear"},
             "method must preserve the state: choose one of zoh, euler; got method='bilinear'",
         ),
-        (spring(dt=0.5), {"dt": 0.1}, "in discrete time already, with steps of 0.5, got dt=0.1: leave dt out"),
+        (spring(dt=0.5), {"dt": 0.1}, "already in discrete time, with steps of 0.5, got dt=0.1: omit dt"),
         (spring(dt=None), {"dt": 0.1}, "does not say whether its time is continuous"),
         (spring(C=[[1.0, 0.0]], D=[[0.0]]), {"dt": 0.1}, r"C must be the identity and D zero, got C of shape \(1, 2\)"),
         (spring(C=2 * np.eye(2)), {"dt": 0.1}, "pass state_observed=True"),

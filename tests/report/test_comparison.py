@@ -62,7 +62,7 @@ def test_the_table_is_tidy(made, tmp_path):
     saved = Comparison.load(made.save(tmp_path / "results.parquet"))
     assert same(saved, made) and same(Comparison.load(tmp_path), made)
     (tmp_path / "other.parquet").write_bytes(b"PAR1 nothing")
-    with pytest.raises(InvalidParameter, match="does not hold a comparison"):
+    with pytest.raises(InvalidParameter, match="is not a comparison"):
         Comparison.load(tmp_path / "other.parquet")
 
 

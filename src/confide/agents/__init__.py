@@ -1,4 +1,4 @@
-"""The agents by their public names; each lives with its family (confide.mixtures, confide.linear_mdps, confide.control)."""
+"""The agents by their public names; each is defined in its family (confide.mixtures, confide.linear_mdps, confide.control)."""
 
 from typing import TYPE_CHECKING
 

@@ -30,7 +30,7 @@ class Theorem:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where an agent lives, what it is, which paper describes it, and which problems it fits."""
+    """Where an agent is defined, what it is, its paper, and the problems that it supports."""
 
     place: str  # package.module:Class
     about: str
@@ -201,7 +201,7 @@ def _schedule(given: Any, episodes: int) -> "Schedule | Batches":
 
 
 def schedule_of(text: "str | int", episodes: int) -> "Schedule | Batches":
-    """By name, geometric, every or (for lsvi-ucb) adaptive, or a release after each so many users."""
+    """A schedule by name (geometric, every, or adaptive for lsvi-ucb), or a release after every N users for a number N."""
     from confide.linear_mdps.batches import adaptive
     from confide.privatizers import every, every_episode, geometric
 

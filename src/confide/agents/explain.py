@@ -32,7 +32,7 @@ _RELATION = {
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Agents side by side; `print` it. Names in `agents` are made different from each other."""
+    """The facts about several agents, side by side; `print` shows a table. Names in `agents` are unique."""
 
     agents: tuple[Facts, ...]
 

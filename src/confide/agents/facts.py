@@ -100,7 +100,7 @@ class Facts:
 
 
 def facts(agent: Any) -> Facts:
-    """Of an agent that was made, and need not have noise yet."""
+    """The facts about an agent; it need not have a noise source yet."""
     if isinstance(agent, type | str):
         name = agent if isinstance(agent, str) else agent.__name__
         raise InvalidParameter(

@@ -1,4 +1,4 @@
-"""Attacks that try to refute a promise, and arithmetic that checks one."""
+"""Attacks that try to refute a guarantee, and the verification of certificates."""
 
 from confide.audit.mechanisms import TWINS
 from confide.audit.refute import Audit, Subject, clopper_pearson, refute

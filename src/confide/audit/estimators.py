@@ -1,4 +1,4 @@
-"""Estimators, attacked: the noisy numbers that everything published is made of, with the one user of a log replaced by another."""
+"""Audits of estimators: all released numbers, with the one user of a log replaced by another."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

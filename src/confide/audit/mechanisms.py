@@ -1,4 +1,4 @@
-"""Mechanisms and counters under attack, on their worst neighbouring pair, and deliberately broken twins of them.
+"""Audits of mechanisms and counters on their worst pair of neighbouring data sets, and deliberately broken variants.
 
 The pair differs in one user, the one whom most rows see (leaf 1), who sends something far outside the bound in opposite directions:
 so the clip is attacked together with the noise. The other users send nothing; what they send cancels.
@@ -34,7 +34,7 @@ _FAR = 1e3  # how far outside the bound the user tries to get
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """A broken source: its noise is `factor` times what was asked for."""
+    """A broken source: its noise is `factor` times the requested noise."""
 
     inner: FastSource
     factor: float = 0.8

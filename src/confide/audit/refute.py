@@ -1,6 +1,6 @@
-"""Try to refute a promise: two neighbouring data sets, many runs, the best test we can find, and exact binomial bounds.
+"""Try to refute a guarantee: two neighbouring data sets, many runs, the best test we can find, and exact binomial bounds.
 
-A promise of (epsilon, delta) says that for every test, P(reject | one data set) <= e^epsilon P(reject | the other) + delta. A test whose
+An (epsilon, delta) guarantee states that for every test, P(reject | one data set) <= e^epsilon P(reject | the other) + delta. A test whose
 error rates contradict that refutes it. The test is chosen on a third of the runs and judged on the rest, so its Clopper-Pearson
 bounds are exact: an honest mechanism is refuted with probability at most 1 - confidence.
 """
@@ -20,7 +20,7 @@ Score = Callable[[Array], Array]
 
 
 class Subject(Protocol):
-    """Something that makes a promise and can be run on either of two neighbouring data sets."""
+    """Something with a guarantee that can be run on either of two neighbouring data sets."""
 
     @property
     def loss(self) -> Loss: ...
@@ -34,7 +34,7 @@ class Subject(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The outcome. `epsilon` is what the promise says at `delta`; the lower bounds are what was shown at `confidence`."""
+    """The result of an audit. `epsilon` is the stated epsilon at `delta`; the lower bounds hold with probability `confidence`."""
 
     epsilon: float
     delta: float
@@ -52,12 +52,12 @@ class Audit:
 
     @property
     def sharpness(self) -> float:
-        """How much of the claimed epsilon was shown to be really there."""
+        """The lower bound as a fraction of the stated epsilon."""
         return self.epsilon_lower / self.epsilon if self.epsilon > 0 else math.inf
 
 
 def refute(subject: Subject, *, delta: float, runs: int, confidence: float = 0.99, rng: np.random.Generator) -> Audit:
-    """Run the subject `runs` times on each of its two data sets, and see what its promise is worth at `delta`."""
+    """Run the subject `runs` times on each of its two data sets, and compute a lower bound on its epsilon at `delta`."""
     if runs < 100:
         raise InvalidParameter(f"runs must be at least 100, got runs={runs}")
     if not 0 < confidence < 1:

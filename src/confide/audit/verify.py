@@ -1,4 +1,4 @@
-"""Compute a certificate's promise again, from its own numbers."""
+"""Recompute the guarantee of a certificate from its numbers."""
 
 from dataclasses import dataclass, fields
 
@@ -49,7 +49,7 @@ _BOUNDS = {
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was computed again. Making one means that the certificate's numbers add up."""
+    """The recomputed guarantee. It is returned only if the certificate's numbers are consistent."""
 
     epsilon: float
     delta: float
@@ -57,7 +57,7 @@ class Verification:
 
 
 def verify(certificate: Certificate) -> Verification:
-    """Raise `CertificateError` unless the mechanisms' sensitivities and noise give what the certificate states and was asked for."""
+    """Raise `CertificateError` unless the mechanisms' sensitivities and noise give the stated and the requested guarantee."""
     document = certificate.document
     check_schema(document)
     promise, request = document["promise"], document["request"]
@@ -173,7 +173,7 @@ def _check_bound(mechanism: Json, promise: Json, norm: int) -> None:
 
 
 def taken_on_trust(certificate: Certificate) -> list[str]:
-    """The mechanisms whose sensitivity cannot be computed again from the certificate."""
+    """The mechanisms whose sensitivity cannot be recomputed from the certificate."""
     trusted = []
     for i, mechanism in enumerate(certificate.document["mechanisms"], start=1):
         name = (mechanism.get("bound") or {}).get("name")

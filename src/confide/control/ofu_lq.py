@@ -1,4 +1,4 @@
-"""Private-OFU-RL [Chowdhury21] for linear quadratic control, with as little noise as the promise needs."""
+"""Private-OFU-RL [Chowdhury21] for linear quadratic control, as printed and with the least noise that the guarantee needs."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""The constants printed in [Chowdhury21, Sec. IV] for linear quadratic control, and the loss that they really give.
+"""The constants printed in [Chowdhury21, Sec. IV] for linear quadratic control, and their exact privacy loss.
 
 Letters are the paper's. It has two counters, of z z^T and of z x'^T, through binary trees, each (epsilon/2, delta/2)-private by its own
 account. Both are one query here: (S, (1 + gamma) C), on which all its noises have one scale, sigma_1.
@@ -32,7 +32,7 @@ class PrintedControl:
         return (self.lambda_min + self.lambda_max) / 2
 
     def loss(self, privacy: Request, column_norm: float) -> Loss:
-        """What the noise really gives to a user who enters a counter with this norm (sqrt(m) for a tree of m levels)."""
+        """The loss of a user who enters a counter with this norm (sqrt(m) for a tree of m levels)."""
         if self.sigma_1 == 0:
             return NO_PRIVACY
         return GaussianDP(self.bound.sensitivity(Relation(privacy.relation)) * column_norm / self.sigma_1)

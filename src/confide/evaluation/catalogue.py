@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where an estimator lives, what it is, and what it takes beside the discount and the range of returns."""
+    """Where an estimator is defined, what it is, and its options besides the discount and the range of returns."""
 
     place: str  # package.module:Class
     about: str
@@ -198,7 +198,7 @@ class Noise:
 
 
 def noise_for(estimator: str, source: str | None, seed: int | None, no_privacy: bool) -> Noise:
-    """Secure noise for real data, unless it was not wanted, cannot be, or is not installed."""
+    """Secure noise, unless fast noise was requested, secure noise is not supported, or OpenDP is not installed."""
     entry = entry_of(estimator)
     if source not in ("fast", "secure", None):
         raise InvalidParameter(f"source must be fast or secure, got {source!r}")

@@ -188,7 +188,7 @@ def _prior_std(value: float) -> float:
 
 
 def is_pure(privacy: Request) -> bool:
-    """Whether Laplace noise is asked for."""
+    """Whether the request needs Laplace noise."""
     return privacy.delta == 0 and not isinstance(privacy, NoPrivacy)
 
 

@@ -1,4 +1,4 @@
-"""What an estimator publishes: values, how noisy they are where that is public, and the promise that covers them."""
+"""What an estimator publishes: values, the scale of their noise where it is public, and their guarantee."""
 
 import io
 import json

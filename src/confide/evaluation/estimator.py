@@ -1,4 +1,4 @@
-"""What all estimators share: how they are asked, how they pay, and what is refused before anything is paid."""
+"""What all estimators share: requests, charging a ledger, and checks before anything is charged."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -41,9 +41,10 @@ class Estimator(ABC):
         progress: Progress | None = None,
         id: str | None = None,
     ) -> ValueEstimate:
-        """The estimate, charged to the ledger once: the same question to the same log is answered from there, and costs nothing.
+        """Release the estimate and charge the ledger once: the same release of the same log is returned from the ledger at no cost.
 
-        `rng` seeds fast noise, for simulation; `noise` is a source; with neither the noise is secure, where it can be. `id` asks anew.
+        `rng` seeds fast noise, for simulation; `noise` is a source; with neither, noise is secure where possible. A new `id`
+        makes a new release.
         """
         check_request(privacy)
         check_call(logs, ledger, progress, id)
@@ -55,7 +56,7 @@ class Estimator(ABC):
         return made
 
     def warnings(self, estimate: ValueEstimate) -> list[ConfideWarning]:  # noqa: ARG002 - by default there are none
-        """What somebody should know about an estimate: functions of what was released."""
+        """Warnings about an estimate, as functions of what was released."""
         return []
 
     def loss(self, privacy: Request) -> Loss:
@@ -129,7 +130,7 @@ def release_id(estimator: Any, privacy: Request, log: Sequence[str]) -> str:
 
 
 def check_request(privacy: Request) -> None:
-    """Whoever evaluates a log holds it: central privacy, or none."""
+    """A log is evaluated by its data holder: central privacy, or none."""
     if not isinstance(privacy, CentralDP | NoPrivacy):
         raise InvalidParameter(f"a log is evaluated under CentralDP or NoPrivacy, got {type(privacy).__name__}")
 

@@ -36,11 +36,11 @@ class Logs(Protocol):
 
 
 class DeltaWarning(ConfideWarning):
-    """delta is so large that publishing some users' records outright would keep the promise."""
+    """delta is so large that publishing some users' records unchanged would satisfy the guarantee."""
 
 
 def delta_warning(users: int, delta: float) -> None:
-    """Warn where delta >= 1/users: to publish each record with probability delta is (0, delta)-DP, and somebody's record would go.
+    """Warn where delta >= 1/users: publishing each record with probability delta is (0, delta)-DP, and publishes at least one on average.
 
     The number of users is public under `replace`, whose neighbours have equally many; `Subsample` is that publication as a baseline.
     """

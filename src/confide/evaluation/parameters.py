@@ -1,4 +1,4 @@
-"""Public parameters: refused in words before anything is paid, and kept in one form, so that one question has one name in a ledger."""
+"""Checks of public parameters before anything is charged, and their normal form, so that one release has one id in a ledger."""
 
 from collections.abc import Callable
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""The error of an estimate before there is one: from public numbers alone."""
+"""Predict the error of an estimate from public numbers only."""
 
 import math
 from collections.abc import Callable

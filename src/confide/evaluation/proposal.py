@@ -1,4 +1,4 @@
-"""Settings from public knowledge, with reasons in words. Nothing here takes a log."""
+"""Propose settings from public knowledge, with reasons. No log is read."""
 
 from dataclasses import dataclass
 
@@ -54,7 +54,7 @@ def propose(
 ) -> Proposal:
     """Visits, return range and shrinkage from what is public; `once` says that a trajectory is rewarded at most once, `usual_steps` how
     many different states trajectories usually see, if that is public, `components` that public components of states will be given.
-    Settings tuned on the log would themselves have to be paid for.
+    Settings tuned on the log would cost privacy budget themselves.
     """
     states, users, max_steps = whole("states", states), whole("users", users), whole("max_steps", max_steps)
     usual_steps = None if usual_steps is None else whole("usual_steps", usual_steps)

@@ -87,7 +87,7 @@ def exact_sums(model: LinearMonteCarlo, logs: Logs, progress: Progress | None) -
 
 
 def release_exactly(model: LinearMonteCarlo, logs: Logs, progress: Progress | None = None) -> ValueEstimate:
-    """The non-private fit: no promise, and its guarantee says so."""
+    """The non-private fit: its guarantee states that there is none."""
     check_call(logs, progress=progress)
     counts, returns, users = exact_sums(model, logs, progress)
     guarantee = no_guarantee(max(users, 1))

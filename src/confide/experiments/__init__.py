@@ -1,1 +1,1 @@
-"""Runs: an agent, a problem, a seed, and what came of it."""
+"""Runs of an agent on a problem, and their results."""

@@ -1,4 +1,4 @@
-"""What a handful of seeds can say, and how surely: bands, ratios and times to a goal (intervals.py), comparisons, growth.
+"""Statistics over a few seeds: bands, ratios and times to a goal (intervals.py), comparisons, growth.
 
 Plain arrays in, small values out; no file is read and no run is made.
 """
@@ -103,7 +103,7 @@ class Growth:
         return "below" if self.high < exponent else "above" if self.low > exponent else "compatible"
 
     def against(self, exponent: float) -> str:
-        """The verdict in words. A theorem bounds from above: it promises `below` or `compatible`, in the end."""
+        """The verdict in words. A theorem is an upper bound: in the limit it implies `below` or `compatible`."""
         measured = f"{self.slope:.2f}" if self.error is None else f"{self.slope:.2f} ± {self.error:.2f}"
         words = {
             "below": f"below the bound's {exponent:.3g}",

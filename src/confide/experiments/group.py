@@ -75,7 +75,7 @@ class Group:
 
     @property
     def reference(self) -> bool:
-        """Whether it is a fixed policy that learns from nobody (uniform, oracle, no-data): an end of the scale."""
+        """Whether it is a reference agent that does not learn (uniform, oracle, no-data)."""
         entry = AGENTS.get(self.agent)
         if entry is None or entry.paper or self.trust != "none":
             return False
@@ -132,7 +132,7 @@ def groups_of(runs: Sequence[Run]) -> list[Group]:
 
 
 def told_apart(groups: Sequence[Group]) -> list[Group]:
-    """With a promise in short words; in more words where the same agent has two of them."""
+    """Labels with a short form of the guarantee, or a longer one where the same agent has two guarantees."""
     made = list(groups)
     for say in (_short, _longer, lambda group: group.guarantee):
         made = [replace(one, promise=say(one)) if one.promise == "" else one for one in made]

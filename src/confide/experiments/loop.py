@@ -1,4 +1,4 @@
-"""The loop: a batch of users for each policy, until the agent has seen everybody."""
+"""The loop of a run: a batch of users for each policy, until all users are served."""
 
 import io
 import signal

@@ -1,4 +1,4 @@
-"""Which version of somebody's own agent it is: of its file, and of the files of theirs that it imports."""
+"""The version of a user's own agent: a digest of its file and of the user's files that it imports."""
 
 import ast
 import hashlib

@@ -1,4 +1,4 @@
-"""Run a sweep: over any backend, nothing twice, nothing lost."""
+"""Run a sweep on any backend; results are stored, so that it can be resumed."""
 
 import os
 from collections.abc import Callable, Iterable

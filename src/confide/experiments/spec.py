@@ -1,4 +1,4 @@
-"""What to run, and where the results go: the promise and the bookkeeping are two different things."""
+"""The specification of a run, and where its results are saved."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Results by what decided them: nothing is computed twice, and what was interrupted goes on."""
+"""A store of results by their inputs: nothing is computed twice, and interrupted sweeps resume."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A sweep: agents x problems x promises x seeds, as one value."""
+"""A sweep: agents x problems x privacy requests x seeds."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

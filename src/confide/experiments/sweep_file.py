@@ -1,4 +1,4 @@
-"""A sweep from a TOML file; what is wrong is said with its key, its line and the nearest valid spelling."""
+"""Read a sweep from a TOML file. Errors name the key, its line and the nearest valid spelling."""
 
 import re
 import tomllib

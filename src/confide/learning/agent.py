@@ -1,4 +1,4 @@
-"""What the runner asks of an agent: two methods and a guarantee. Everything else is optional, and declared."""
+"""What the runner needs from an agent: two methods and a guarantee. Everything else is optional and declared."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol

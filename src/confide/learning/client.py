@@ -1,4 +1,4 @@
-"""A user's device under local privacy: it plans from what is public, and sends one noised message in its life."""
+"""A user's device under local privacy: it plans from releases, and sends one noisy message in total."""
 
 import threading
 from pathlib import Path

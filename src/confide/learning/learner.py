@@ -1,4 +1,4 @@
-"""An algorithm at work: releases at public times, a round of users between two of them.
+"""A learner: releases at public times, and a batch of users between two releases.
 
 An algorithm is a bound on what one user contributes and a pure function from releases to rounds. Everything else that a learner needs (the
 schedule, the privatizer, what is kept of earlier rounds, saving) is the same for all of them, and is here.

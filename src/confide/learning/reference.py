@@ -1,4 +1,4 @@
-"""The ends of every scale: playing at random, knowing everything, and planning without looking."""
+"""Reference agents: uniform play, the optimal policy, and planning without data."""
 
 from typing import Any
 

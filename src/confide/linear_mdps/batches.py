@@ -1,4 +1,4 @@
-"""When an agent that pays for every change of its policy changes it [Luyo21, Section 5, Remarks 4, 7 and 8]: plans, chosen in advance."""
+"""Batch schedules for agents that spend budget on each policy change [Luyo21, Section 5, Remarks 4, 7 and 8]."""
 
 import math
 from collections.abc import Sequence

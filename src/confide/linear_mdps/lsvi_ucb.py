@@ -1,4 +1,4 @@
-"""LSVI-UCB [Luyo21, Alg. 2; Jin20] for linear MDPs, batched: as printed, and with as little noise as the guarantee needs.
+"""LSVI-UCB [Luyo21, Alg. 2; Jin20] for linear MDPs, batched: as printed, and with the least noise that the guarantee needs.
 
 Prefix sums of Lambda go through a counter. At each change of policy the responses of all users so far are computed again, from counts of
 their transitions, and released with noise from one budget (`SharedBudget`).

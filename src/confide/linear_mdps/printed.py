@@ -1,4 +1,4 @@
-"""The constants printed in [Luyo21, App. E] for linear MDPs, and the loss that they really give.
+"""The constants printed in [Luyo21, App. E] for linear MDPs, and their exact privacy loss.
 
 Features have norm at most 1 and values are in [0, H]. Letters are the paper's. E.1 leaves c_K, C, U_K and chi out: c_K = d Upsilon is
 what the proof needs, C (the norm of the noise on u) is Claim 27, U_K is Lemma 19 and chi Lemma 20. Under pure privacy (E.3) the paper

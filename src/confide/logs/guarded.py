@@ -1,4 +1,4 @@
-"""Errors on their way out of private data."""
+"""Errors that must not reveal private data."""
 
 import traceback
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Logs of users who do not exist."""
+"""Simulated logs."""
 
 from collections.abc import Collection, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Noise, and what is built of it."""
+"""Noise mechanisms."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Gaussian noise that follows the data: calibrated to a smooth bound on the local sensitivity, exactly.
+"""Gaussian noise with a data-dependent scale, calibrated exactly to a smooth bound on the local sensitivity.
 
 The answer f(x) in R^d leaves as f(x) + N(0, sigma_x^2 I) with sigma_x = alpha S(x). S bounds the local L2 sensitivity, at both ends
 of every pair of neighbours, and changes slowly:

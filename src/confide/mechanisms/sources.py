@@ -1,4 +1,4 @@
-"""Where randomness comes from: fast and seeded for simulation, or secure for real data.
+"""Noise sources: fast and seeded for simulation, or secure for real data.
 
 Fast noise is a NumPy generator in floating point: reproducible, and open to attacks on its seed and on the low bits of its
 output [Mironov12]. Secure noise is OpenDP's: discrete, exactly sampled, from the system's entropy. A certificate says which was used.

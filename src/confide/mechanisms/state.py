@@ -1,4 +1,4 @@
-"""Saved state: private bytes that open tomorrow, and refuse to take a release back.
+"""Saved state: private bytes that can be restored later, and never to before a release.
 
 A counter that is re-noised after a crash releases the same data twice. So every draw is part of the state, the state carries a
 generation (how many leaves it has absorbed), and a state older than the last release is refused.

@@ -1,4 +1,4 @@
-"""UCRL-VTR [Luyo21, Alg. 1], as printed and with as little noise as the guarantee needs: LinOpt-VI with known rewards."""
+"""UCRL-VTR [Luyo21, Alg. 1], as printed and with the least noise that the guarantee needs: LinOpt-VI with known rewards."""
 
 import math
 

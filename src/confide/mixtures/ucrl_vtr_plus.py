@@ -1,4 +1,4 @@
-"""UCRL-VTR+ [Luyo21, Alg. 3], as printed and with as little noise as the promise needs: rows weighted by estimated variances."""
+"""UCRL-VTR+ [Luyo21, Alg. 3], as printed and with the least noise that the guarantee needs: rows weighted by estimated variances."""
 
 import math
 from dataclasses import dataclass, field, replace

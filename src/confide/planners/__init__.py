@@ -1,1 +1,1 @@
-"""Released statistics in, policies out: public from here on."""
+"""Planners: from released statistics to policies. Everything here is public."""

@@ -1,4 +1,4 @@
-"""Promises: what is asked for, what is given, what it costs and how it is proved."""
+"""Privacy requests, guarantees, privacy losses and certificates."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The two sides of the seam: what a user may contribute, and what may leave.
+"""The two sides of the interface: bounded contributions, and releases.
 
 `Bounded` is PRIVATE: it is made by the bound that clips, and hides its values in its repr. `Released` is PUBLIC: nothing noisy is
 returned without the `Guarantee` that covers it.

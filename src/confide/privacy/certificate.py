@@ -1,6 +1,6 @@
-"""A document that says what was promised, and from which numbers anybody can compute it again.
+"""Certificates: a document that states a guarantee and the numbers from which it can be recomputed.
 
-The epsilon it states is the one the noise really gives, never the nominal one of a printed constant. It contains public values only.
+The stated epsilon is that of the noise that is added, never the nominal one of a printed constant. It contains public values only.
 """
 
 import json
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Mechanism:
-    """One mechanism of a certificate: what was noised, how sensitive it is, and by how much noise."""
+    """One mechanism of a certificate: its query, its sensitivity and its noise."""
 
     name: str  # a counter's factorisation, "local" or "smooth"
     distribution: str
@@ -41,7 +41,7 @@ class Mechanism:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The promise of a guarantee, with the mechanisms that keep it."""
+    """A guarantee with the mechanisms that it follows from."""
 
     document: Json
 
@@ -119,7 +119,7 @@ def _simulations(mechanisms: Sequence[Mechanism], said: Sequence[str]) -> list[s
 
 
 def standing_assumptions(trust: Trust, source: str) -> list[str]:
-    """What every promise of this kind rests on, in words."""
+    """The assumptions of every guarantee of this kind, in words."""
     if trust is Trust.NONE:
         return ["No noise was added: nobody is protected."]
     said = ["Each person is one user; somebody who takes part k times has k times the loss of one record (mu or epsilon)."]

@@ -1,4 +1,4 @@
-"""What is promised for a whole stream of releases, carried by every one of them."""
+"""The guarantee for a whole stream of releases; every release carries it."""
 
 import math
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ class Guarantee:
     """Everything released for `users` users, read together, loses at most `loss` about any one of them.
 
     A guarantee whose loss exceeds its request cannot be made: printed constants that do not deliver their nominal epsilon are
-    refused with the epsilon they really give.
+    refused with their true epsilon.
     """
 
     loss: Loss
@@ -44,13 +44,13 @@ class Guarantee:
 
     @property
     def delta(self) -> float:
-        """The delta asked for; more only for a person who came several times under an (epsilon, delta) loss."""
+        """The requested delta; more only for a person who took part several times under an (epsilon, delta) loss."""
         grows = self.times > 1 and isinstance(self.loss, ApproxDP)
         return max(self.request.delta, self.loss.delta_at(math.inf)) if grows else self.request.delta
 
     @property
     def epsilon(self) -> float:
-        """What the noise really gives at `delta`, not what was asked for."""
+        """The epsilon of the noise that is added, at `delta`. It may be smaller than the requested epsilon."""
         return self.loss.epsilon_at(self.delta)
 
     @property
@@ -58,7 +58,7 @@ class Guarantee:
         return Relation(self.request.relation)
 
     def participations(self, k: int) -> "Guarantee":
-        """What the promise means for a person who came k times (a group of k records, whatever they have in common)."""
+        """The guarantee for a person who took part k times (a group of k records)."""
         if not isinstance(k, int) or k < 1:
             raise InvalidParameter(f"k must be a whole number, at least 1, got k={k}")
         return replace(self, loss=self.loss.group(k), times=self.times * k)

@@ -1,4 +1,4 @@
-"""The privacy ledger: one total budget for a data set or a service, kept in one SQLite file.
+"""The privacy ledger: one total budget for a data set or a service, in one SQLite file.
 
 Promise: all releases together are (E, D)-DP under the ledger's relation, although what to ask next, and with which loss, may
 depend on every answer so far: a privacy filter [Rogers16]. The total (E, D) and what is set aside for noise that is not Gaussian

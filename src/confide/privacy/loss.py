@@ -1,4 +1,4 @@
-"""How much a mechanism reveals, in its native currency; (epsilon, delta) only at the edge.
+"""Privacy losses of mechanisms in their native form; converted to (epsilon, delta) only at the end.
 
 `epsilon_at` and `delta_at` are the exact privacy profile of the worst mechanism with that loss: the Gaussian one for
 `GaussianDP`, randomised response (that fails openly with probability delta) for `PureDP` and `ApproxDP` [Kairouz15, Thm. 3.1].
@@ -96,7 +96,7 @@ NO_PRIVACY = PureDP(math.inf)
 
 
 def loss_for(request: Request) -> GaussianDP | PureDP:
-    """The largest loss that keeps the request, in the currency of the noise that serves it: Gaussian, or Laplace at delta = 0."""
+    """The largest loss that satisfies the request, in the form that fits its noise: Gaussian, or Laplace at delta = 0."""
     if request.delta > 0:
         return GaussianDP(gaussian_mu(request.epsilon, request.delta))
     return PureDP(request.epsilon)

@@ -1,4 +1,4 @@
-"""What a user of confide asks for."""
+"""Privacy requests."""
 
 import enum
 import math
@@ -17,7 +17,7 @@ class Relation(enum.StrEnum):
 
 
 class Trust(enum.StrEnum):
-    """Whom a user must trust with the raw data, and against whom the promise holds."""
+    """Whom a user must trust with raw data, and against whom the guarantee holds."""
 
     NONE = "none"  # no promise
     CENTRAL = "central"  # the curator sees the data; what is published protects the user
@@ -78,7 +78,7 @@ class LocalDP(_Request):
 
 @dataclass(frozen=True, slots=True)
 class NoPrivacy:
-    """No promise at all: the non-private baseline."""
+    """No guarantee: the non-private baseline."""
 
     epsilon: ClassVar[float] = math.inf
     delta: ClassVar[float] = 0.0

@@ -32,7 +32,7 @@ def make_privatizer(
     counter: Factorisation | None = None,
     loss: Loss | None = None,
 ) -> Privatizer:
-    """The privatizer that keeps what was requested."""
+    """The privatizer for a privacy request."""
     made: Privatizer = PRIVATIZERS[type(privacy)](bound, schedule, privacy=privacy, noise=noise, counter=counter, loss=loss)
     return made
 

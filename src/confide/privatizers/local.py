@@ -1,4 +1,4 @@
-"""The privatizer of local privacy: every user's device adds noise, and a server that nobody has to trust adds up messages."""
+"""The privatizer of local privacy: every user's device adds noise, and a server that need not be trusted sums the messages."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The device's side of the seam under local privacy: a bounded contribution in, one noised message out."""
+"""The device's side of the interface under local privacy: a bounded contribution in, one noisy message out."""
 
 import hashlib
 import struct

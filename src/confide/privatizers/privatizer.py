@@ -1,4 +1,4 @@
-"""THE INTERFACE between learners and privacy: bounded contributions in, public statistics out, at public times."""
+"""The interface between learners and privacy: bounded contributions in, public statistics out, at public times."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol

@@ -1,4 +1,4 @@
-"""When the public statistics are released: fixed before the data, so that each user is in exactly one leaf.
+"""Release schedules: fixed before the data, so that each user is in exactly one leaf.
 
 The users between two releases are one leaf of the counter. Fewer releases mean fewer leaves, less noise and less planning.
 """

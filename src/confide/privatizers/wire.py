@@ -21,7 +21,7 @@ def encode_release(released: Released) -> bytes:
 
 
 def decode_release(data: bytes, guarantee: Guarantee) -> Released:
-    """The release in bytes from anybody, under the promise that the reader knows of; refused if it is anything else than a release."""
+    """The release in bytes from anybody, under the guarantee that the reader knows; anything else is refused."""
     if not isinstance(data, bytes) or len(data) > _MOST:
         raise InvalidParameter(f"a release must be bytes, at most {_MOST} of them")
     try:

@@ -1,4 +1,4 @@
-"""Worlds whose optimal values are known exactly, and others to play in. Each is imported when it is first asked for."""
+"""Problems whose optimal values are known exactly, and Gymnasium environments. Each is imported on first use."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -19,7 +19,7 @@ _GYM = "gym:"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a problem's builder lives, what the problem is, and which paper it is from; no paper means it is our own."""
+    """Where a problem's builder is defined, what the problem is, and its paper (empty: our own)."""
 
     place: str  # module:function
     family: str  # what an agent may know of it: mixture, linear MDP, linear control or table

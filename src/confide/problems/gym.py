@@ -98,7 +98,7 @@ def to_gymnasium(problem: FiniteProblem | LQSystem) -> "FiniteEnv | LinearEnv":
 
 
 class ActsOnFeatures(Protocol):
-    """A policy for step-by-step worlds: `state` is the features [action, i] of every action."""
+    """A policy for step-by-step problems: `state` is the features [action, i] of every action."""
 
     def act(self, step: int, state: Any, rng: np.random.Generator) -> Any: ...
 
@@ -118,7 +118,7 @@ class GymProblem:
     """Any environment with finitely many actions, played step by step; what agents see of a state is its features.
 
     `features(observation)` gives an array [action, i]: all that a linear learner needs, for the action that was taken and for every action
-    that could be taken next. Policies get it as their state, and trajectories hold it. Nobody knows the optimal value here: returns are
+    that could be taken next. Policies get it as their state, and trajectories hold it. The optimal value is unknown here: returns are
     reported, regret is unknown. Rewards are the environment's own.
 
     Shapes: states [user, h, action, i]; once an episode is over features and rewards are zero and the recorded action is 0, so what is over

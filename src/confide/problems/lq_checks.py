@@ -1,4 +1,4 @@
-"""What is true of a linear system: Assumption 1 of [Chowdhury21], what inputs reach, how far states get, the infinite horizon.
+"""Properties of a linear system: Assumption 1 of [Chowdhury21], reachability, bounds on states, the infinite horizon.
 
 All of it reads the true A and B, so it is for whoever builds a system, not for agents. Privacy rests on none of it: agents enforce their
 bounds.
@@ -71,7 +71,7 @@ def controllability_margin(A: Array, B: Array) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far the worst user gets: somebody may come to `attained`, nobody beyond `bound`.
+    """The largest norm over all users: `attained` can occur, and no user exceeds `bound`.
 
     Mostly both are the same: of the 3,234 worst cases of `random_lq(0)` to `random_lq(199)` three differ, by 4 % at most.
     """
@@ -150,7 +150,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class LQCheck:
-    """Whether a system keeps Assumption 1 of [Chowdhury21], and what of its Lemma 2 is true of a policy. `str` is the table.
+    """Whether a system satisfies Assumption 1 of [Chowdhury21], and which parts of its Lemma 2 hold for a policy. `str` is the table.
 
     (a) ||(A, B)||_F <= 1 and (A, B) is controllable. (b) ||A|| <= C_A < 1, ||B|| <= C_B < 1, ||Q|| <= C, ||R|| <= C. (c) ||x_1|| <= 1.
     (d) The noise is independent, of mean zero, and ||w|| <= C_w < 1. (e) There is a gamma such that C_A + gamma C_B + C_w <= 1.

@@ -124,7 +124,7 @@ def normalised(rows: Array) -> Array:
 
 
 def frozen(array: npt.ArrayLike) -> Array:
-    """A copy that nobody can write into: a problem is a value, and agents see parts of it."""
+    """A read-only copy: a problem is immutable, and agents see parts of it."""
     copy = np.array(array, dtype=float, order="C")
     copy.flags.writeable = False
     return copy

@@ -1,4 +1,4 @@
-"""What people see: figures for papers and one HTML file for everybody. plotly, matplotlib and Jinja2 are imported when they are needed."""
+"""Reports: figures for papers, and a self-contained HTML page. plotly, matplotlib and Jinja2 are imported when they are needed."""
 
 from confide.report.html import write_report
 from confide.report.plots import plot_runs, plot_study, save_figures

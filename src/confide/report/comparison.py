@@ -57,7 +57,7 @@ class Comparison:
         return plot_study(self.study, what, **options)
 
     def report(self, path: str | Path, *, command: str = "") -> Path:
-        """One HTML file that needs nothing else."""
+        """Write the report as one self-contained HTML file."""
         from confide.report.html import write_study
 
         return write_study(self.study, path, command=command)
@@ -86,7 +86,7 @@ def compare(
 
     The table does not depend on the backend, the number of workers, or on how often it was interrupted. A cell that fails is a row of the
     table that says why, and is tried again the next time. `store` is a folder, by default `.confide-store` here; `again` computes what is
-    in it anew. Ctrl-C, or worse, loses the cells at work only.
+    in it again. After an interruption only the cells that were running are lost.
     """
     from confide.experiments.run_sweep import run_sweep
     from confide.experiments.sweep import Sweep

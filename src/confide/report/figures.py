@@ -21,7 +21,7 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One of the small multiples: what report.js draws, and what is said to those who cannot see it."""
+    """One of the small multiples: data for report.js, and a text alternative."""
 
     key: str
     title: str

@@ -1,4 +1,4 @@
-"""The report of a study: one HTML file that needs nothing else, not even a network."""
+"""The report of a study: one HTML file that works offline."""
 
 import json
 import math
@@ -23,7 +23,7 @@ _FEW = 6  # curves on a problem that can be looked at together
 
 
 def write_report(runs: Sequence[Run], path: str | Path, *, title: str = "What privacy cost", command: str = "") -> Path:
-    """Write the report of these runs into one self-contained file, and say where it is.
+    """Write the report of these runs to one self-contained HTML file, and return its path.
 
     `command` is what reproduces it; the commands that the runs carry stand in where it is not given. The page may load nothing
     from anywhere and run no script but its own: a content security policy, not care, sees to that.

@@ -1,4 +1,4 @@
-"""How agents look: the same in every figure, on paper and on the screen."""
+"""Colours, dashes and markers of agents, the same in all figures."""
 
 from confide.drawing import DARK, LIGHT, MARKERS, NEUTRAL, Look
 from confide.experiments.study import Study

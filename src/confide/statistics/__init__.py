@@ -1,4 +1,4 @@
-"""Trajectories in, bounded contributions out."""
+"""From trajectories to bounded contributions."""
 
 from confide.privacy.bounded import L2Ball
 from confide.statistics.bounds import RegressionRows, WeightedRows

@@ -1,4 +1,4 @@
-"""The sets that users' contributions are forced into, each with its sensitivity and the proof beside the clip.
+"""The sets to which users' contributions are clipped, each with its sensitivity and a proof.
 
 All of them are about rows (X, y) of least-squares problems, contributed as (X X^T, kappa X y) with matrices in the isometric coordinates of
 `svec`; they differ in how rows are clipped. The L1 sensitivity of n coordinates is at most sqrt(n) times the L2 sensitivity, which is what

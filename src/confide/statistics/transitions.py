@@ -1,4 +1,4 @@
-"""From trajectories to transitions and rewards. What does not exist is left out, silently: nothing that is printed depends on the data.
+"""From trajectories to transitions and rewards. Invalid entries are dropped silently, so that no message depends on the data.
 
 `RewardTargets` are the rows of reward regression [Zhou22, (2)]: what a reward tells about its parameter.
 """

@@ -1,4 +1,4 @@
-"""Every prefix sum on its own."""
+"""Independent noise on every prefix sum."""
 
 import math
 from dataclasses import dataclass

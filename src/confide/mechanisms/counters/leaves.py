@@ -1,4 +1,4 @@
-"""Every leaf on its own."""
+"""Independent noise on every leaf."""
 
 import math
 from dataclasses import dataclass

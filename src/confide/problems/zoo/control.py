@@ -1,4 +1,4 @@
-"""Linear systems with quadratic costs: small ones made up for tests, three that every course on control begins with, and random ones."""
+"""Linear systems with quadratic costs: small ones for tests, three textbook systems, and random ones."""
 
 import math
 from dataclasses import replace
@@ -15,7 +15,7 @@ GRAVITY = 9.81
 
 
 def oscillator(*, horizon: int = 5) -> LQSystem:
-    """A damped oscillation, pushed along one axis: A = 0.6 times the rotation by 0.9."""
+    """A damped oscillator with one input: A = 0.6 times the rotation by 0.9."""
     c, s = 0.6 * np.cos(0.9), 0.6 * np.sin(0.9)
     A = np.array([[c, -s], [s, c]])
     return LQSystem(A, np.array([[0.0], [0.25]]), np.eye(2), np.array([[0.1]]), horizon, 0.1, name="oscillator")
@@ -36,13 +36,13 @@ def glucose(*, horizon: int = 8) -> LQSystem:
 
 
 def double_integrator(*, dt: float = 0.5, horizon: int = 10) -> LQSystem:
-    """A cart on a track, position and speed, pushed by a force: nothing holds it back. Its eigenvalues are 1, 1."""
+    """A cart on a track without friction, with position and speed, controlled by a force. Its eigenvalues are 1, 1."""
     F, G = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0], [1.0]])
     return _sampled(F, G, np.diag([1.0, 0.1]), np.array([[0.3]]), dt, horizon, 0.05, "double-integrator")
 
 
 def pendulum(*, length: float = 1.0, dt: float = 0.05, horizon: int = 10) -> LQSystem:
-    """A pendulum on its head, linearised there: angle and angular speed. It falls; the input is a torque in units of m g l.
+    """An inverted pendulum, linearised at the upright position: angle and angular speed. Unstable; the input is a torque in units of m g l.
 
     angle'' = g/l (angle + u) - angle'/10, so u = -angle just holds it.
     """
@@ -53,7 +53,7 @@ def pendulum(*, length: float = 1.0, dt: float = 0.05, horizon: int = 10) -> LQS
 
 
 def mass_chain(*, masses: int = 3, dt: float = 0.5, horizon: int = 10) -> LQSystem:
-    """Equal masses in a row between two walls, joined by springs, all damped a little; the last one is pushed.
+    """Equal masses in a row between two walls, connected by springs with small damping; the input is a force on the last one.
 
     The first half of the states are positions, the second half speeds. The input reaches the first mass through all the others.
     """

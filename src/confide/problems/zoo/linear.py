@@ -6,7 +6,7 @@ from confide.problems.linear_mdp import LinearMDP
 
 
 def latent(seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 5, dimension: int = 5) -> LinearMDP:
-    """A few hidden modes decide where one goes, and features show the mode but for a blur; rewards come at the last two steps.
+    """A few hidden modes determine transitions, and features show the mode with a blur; rewards come at the last two steps.
 
     From default_rng(seed), in this order: mode(s, a); the blur Dirichlet(.5), phi(s, a) = .85 one-hot(mode) + .15 blur; the measures
     mu_h(j, .) ~ Dirichlet(.12) for h, then j; for each of the last two steps the feature that has the reward weight 1.

@@ -1,4 +1,4 @@
-"""Problems given by a table: riverswim, the chain of recovery, the deep sea."""
+"""Problems given by a table: riverswim, chain and deep-sea."""
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ def riverswim(*, states: int = 6, horizon: int = 20) -> TabularMDP:
 
 
 def chain(*, states: int = 40, stay: float = 0.5, horizon: int = 200) -> TabularMDP:
-    """Stages of recovery: stay with the given probability, else advance; one action, nothing to choose [Balle16, Section 6].
+    """Stages of recovery: stay with the given probability, else advance; there is one action [Balle16, Section 6].
 
     States 0..N-1 are the chain, and state N is the end. The reward is 1 for the step spent in state N-1, which always leads to the end,
     where every reward is 0. So an episode of the paper is what happens before the end is reached, its return is 1, and 200 steps are enough
@@ -57,7 +57,7 @@ def chain_values(*, states: int = 40, stay: float = 0.5, discount: float = 0.99)
 
 
 def deep_sea(size: int = 10, seed: int = 0) -> TabularMDP:
-    """A combination lock `size` digits long: only the one sequence that moves right at every step finds the treasure [Osband20].
+    """A combination lock `size` digits long: only the sequence that moves right at every step reaches the reward [Osband20].
 
     At step h in column s one of the two actions, default_rng(seed).integers(2, size=(size, size))[h, s], moves right, the other left.
     Reward 1 in the last column at the last step; .01 / size per step in column 0, where those end up who do not explore. Start in column 0.
