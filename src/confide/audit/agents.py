@@ -1,4 +1,4 @@
-"""Audits of whole agents: all releases of a short run, or all messages of devices, with one user replaced by another."""
+"""Whole agents, attacked: everything that a short run ever releases, or that devices send, with one user replaced by another."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -135,8 +135,8 @@ class AnswersSubject(AgentSubject):
 
 
 @dataclass(frozen=True)
-class DeviceSubject:
-    """Two devices of a small lock under local privacy. The first one's user is one of the two who are farthest apart, the other one is
+class DeviceSubject(_Attacked):
+    """Two devices of a small lock under a local promise. The first one's user is one of the two who are farthest apart, the other one is
     silent. Each is asked for its message twice, and the adversary reads everything: lengths, releases, nonces, numbers.
     """
 
