@@ -326,6 +326,7 @@ CASES = {
     "weights": logged(WeightedReturns(WeightAndWorth(), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2),
     "weights, light returns": logged(WeightedReturns(WeightAndWorth(0.3), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2),
     "weights, heavy returns": logged(WeightedReturns(WeightAndWorth(2.5), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2),
+    "weights, as under null": logged(WeightedReturns(WeightAndWorth(8.0), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2),
     "weights, per decision": logged(
         WeightedReturns(L2Ball(1.0, 1), TARGET, 4.0, 0.5, 0.5, 0.5, per_decision=True), 2, steps=2, actions=2
     ),
