@@ -34,10 +34,10 @@ def test_columns(save, steps, tmp_path):
     refused(
         "'state' must contain numbers, got string", save([row | {"state": str(SECRET)} for row in steps(1, 2)], state=pa.string())
     )
-    refused("'user' must hold whole numbers or strings, got double", save(steps(1.5, 2), user=pa.float64()))
+    refused("'user' must contain whole numbers or strings, got double", save(steps(1.5, 2), user=pa.float64()))
     refused("'user' has nulls", save(steps(1, 2) + steps(None, 2)))
     pq.write_table(pa.table({"user": [1], "state": [[1]], "reward": [1.0]}), tmp_path / "mixed.parquet")
-    refused("'reward' must hold lists", tmp_path / "mixed.parquet")
+    refused("'reward' must contain lists", tmp_path / "mixed.parquet")
     with pytest.raises(InvalidParameter, match="different names"):
         open_logs(path, reward="state")
 

@@ -52,7 +52,7 @@ def test_what_intervals_are_about_and_why_they_are_the_whole_range(made_up):
     assert "covers the true value with probability 90 %" in dict(words(one))["intervals"]
     assert "the whole range: there are too few data for this much noise." in dict(words(one))["intervals"]
     linear = Shown(one.estimate, "", about="the best linear fit")
-    assert "holds the best linear fit with probability" in dict(words(linear))["intervals"]
+    assert "covers the best linear fit with probability" in dict(words(linear))["intervals"]
     one.estimate.released["sampling_variance"][:] = np.inf
     linear = Shown(one.estimate, "")
     assert "5 intervals are the whole range: noise of this size could hide a singular matrix" in dict(words(linear))["intervals"]

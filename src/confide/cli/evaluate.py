@@ -71,6 +71,11 @@ Source = Annotated[
     ),
 ]
 
+PerDecision = Annotated[
+    bool, typer.Option("--per-decision", help="importance-sampling: weight each reward by the actions up to its step.")
+]
+WithoutPrivacy = Annotated[bool, typer.Option("--no-privacy", help="Add no noise. NOT PRIVATE: for the data holder only.")]
+
 
 def evaluate(
     files: Files,
@@ -92,13 +97,9 @@ def evaluate(
     target: Target = None,
     clip: Clip = None,
     interval_share: IntervalShare = None,
-    per_decision: Annotated[
-        bool, typer.Option("--per-decision", help="importance-sampling: weight each reward by the actions up to its step.")
-    ] = False,
+    per_decision: PerDecision = False,
     relation: Relation = "replace",
-    no_privacy: Annotated[
-        bool, typer.Option("--no-privacy", help="Add no noise. NOT PRIVATE: for the data holder only.")
-    ] = False,
+    no_privacy: WithoutPrivacy = False,
     max_trajectories: MaxTrajectories = 1,
     max_steps: MaxSteps = 10_000,
     user: User = "user",

@@ -35,18 +35,18 @@ def paper(public: LinearMixturePublic, choices: Choices) -> Calibration:
 class UCRLVTR(Learner):
     """UCRL-VTR: optimistic planning on value-targeted least squares, from private prefix sums.
 
-    Promise: joint DP for every user (`privacy`), by one query per user (all steps together) through one counter; under `LocalDP` the same
+    Guarantee: joint DP for every user (`privacy`), by one query per user (all steps together) through one counter; under `LocalDP` the same
     query, noised on the user's device; delta = 0 gives Laplace noise. Actions are functions of releases alone. `NoPrivacy` is the same
     algorithm without noise.
 
     Reference: [Luyo21, Alg. 1]; calibration="paper": Cor. 5, Cor. 6 and C.4, with Q clipped to [0, H], a release per episode, and the
-    printed noise, shift and width (times `bonus_scale`). The guarantee states what that noise really gives, and constants that give more
-    than was asked for are refused with that number: at delta = 0 those of C.4 are, except in small problems (`confide.explain` says so
-    before a run).
+    printed noise, shift and width (times `bonus_scale`). The guarantee states the exact loss of that noise, and constants that give more
+    than requested are refused with that number: at delta = 0 those of C.4 are, except in small problems (`confide.explain` says so before
+    a run).
 
     Departures of "paper": Q is clipped at 0 from below, without which the printed sensitivity is false; matrices carry noise in the
     isometric coordinates of `svec`, with the printed standard deviations; the shift is there from the first episode on; with another
-    schedule the tree, and K_0, are over its releases. Departures of "tight" (each for less noise at the same promise, none needed for
+    schedule the tree, and K_0, are over its releases. Departures of "tight" (each for less noise at the same guarantee, none needed for
     privacy): exact accounting of one joint query instead of composition over steps; GOE noise; values centred and scaled to [0, 1] and
     mixture weights on the simplex, so that rows live in d - 1 dimensions; public weights per (s, a); releases on a geometric schedule, each
     batch one leaf of the counter with the least noise; eigenvalues clipped at zero and a ridge of the size of the noise instead of the

@@ -26,7 +26,7 @@ _FEW_LEAVES = 4096  # up to here the square root's memory and time per leaf do n
 class CentralPrivatizer:
     """Prefix sums over the schedule's batches, through the counter with the least noise.
 
-    Promise: everything it ever releases is what `privacy` asks for, for every user of the schedule (central; `billboard` makes it
+    Guarantee: all releases together satisfy `privacy`, for every user of the schedule (central; `billboard` makes it
     joint). With a `store`, each draw is on the disk before the release that shows it can be read. A `loss` smaller than what was asked
     for adds more noise than is needed (printed constants do); a larger one is refused.
     """
@@ -159,7 +159,7 @@ class CentralPrivatizer:
 
     def _check_durable(self) -> None:
         if not self._whole or self._durable != self._counter.generation:
-            raise StateError("the last draw of noise could not be stored, so its release must not leave: restore from the store")
+            raise StateError("the last draw of noise could not be stored, so its release must not be published: restore from the store")
 
     def _close(self, leaf: Bounded) -> None:
         self._counter.absorb(leaf)
