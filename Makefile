@@ -10,6 +10,8 @@ KERNELS := $(shell find src -name '*kernels.py' -o -name _jit.py)
 TESTS = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_CACHE_DIR=$(CACHE)/$(1) $(BIN)/python -m pytest -n 2
 # These compile most kernels, and run first, a file at a time: two workers would compile the same ones at the same time.
 FIRST := tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py tests/planners tests/logs/test_reading.py
+# The tests of one of these files share something that takes long to make: a site, a browser, learners that have served their users.
+TOGETHER := tests/conformance tests/docs tests/report tests/reproduce
 # What is quick to compile and to run, and says most about privacy.
 CORE := tests/test_policy.py tests/test_digest.py tests/test_architecture.py tests/privacy tests/mechanisms tests/statistics \
   tests/planners tests/problems
@@ -25,7 +27,8 @@ check: lint types $(CACHE)/check
 test: lint types
 	rm -rf $(CACHE)/test
 	$(call TESTS,test) --dist loadfile $(FIRST)
-	$(call TESTS,test) --dist loadgroup --durations 10 $(FIRST:%=--ignore=%)
+	$(call TESTS,test) --dist loadfile $(TOGETHER)
+	$(call TESTS,test) --dist worksteal --durations 10 $(FIRST:%=--ignore=%) $(TOGETHER:%=--ignore=%)
 
 $(CACHE)/check: $(KERNELS)
 	rm -rf $@

@@ -158,8 +158,8 @@ def families(instances: int, columns: dict[str, tuple[Request, int]]) -> list[st
         for name in columns:
             ratio, cost = np.array([ends(case, found[case]) for case in cases[family, name]]).T
             told.append(
-                f"mean {ratio.mean():.2f}, most {ratio.max():.2f}; above 1.05: {int((ratio > 1.05).sum())};"
-                f" cost at any moment at most {cost.max():.2f}"
+                f"mean {ratio.mean():.2f}, max {ratio.max():.2f}; above 1.05: {int((ratio > 1.05).sum())};"
+                f" cost at any time at most {cost.max():.2f}"
             )
         lines.append(f"| {family} | " + " | ".join(told) + " |")
     return lines

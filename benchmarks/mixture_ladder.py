@@ -17,11 +17,9 @@ from record import record
 from confide.experiments.spec import Named
 from confide.learning.learner import Calibration, Learner
 from confide.mechanisms.counters import Buffered, Toeplitz, Tree
-from confide.mixtures.linopt_vi import value_iteration
-from confide.mixtures.printed import value_steps
-from confide.mixtures.regressions import BALANCE, Choices, Regressions, tight
+from confide.mixtures.linopt_vi import BALANCE, Choices, Regressions, tight, value_iteration
 from confide.mixtures.ucrl_vtr import paper
-from confide.mixtures.value_features import centred, raw, reduced
+from confide.mixtures.value_features import centred, raw, reduced, value_steps
 from confide.planners.regression import Repair
 from confide.privacy.request import Request
 from confide.privatizers import every, every_episode, geometric

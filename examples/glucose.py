@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 import confide
 from confide.agents import OFULQ, CertaintyEquivalentLQ, ThompsonLQ
 from confide.audit import Audit, refute, subject, verify
-from confide.audit.subjects import make_source
+from confide.audit.mechanisms import make_source
 from confide.drawing import LIGHT, NEUTRAL
 from confide.mechanisms.counters import Leaves
 from confide.mechanisms.sources import FastSource

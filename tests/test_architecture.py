@@ -21,7 +21,18 @@ MODULES = {
 }
 BASE = {"errors", "execution", "_digest", "_jit", "_lazy", "confide"}  # below everything; `confide` is the package itself
 # each room may import itself and the rooms before it
-FOUNDATION = ("privacy", "mechanisms", "privatizers", "trajectory", "policy", "planners", "problems", "statistics", "learning")
+FOUNDATION = (
+    "drawing",
+    "privacy",
+    "mechanisms",
+    "privatizers",
+    "trajectory",
+    "policy",
+    "planners",
+    "problems",
+    "statistics",
+    "learning",
+)
 FAMILIES = ("mixtures", "linear_mdps", "control")
 LOGGED = ("logs", "evaluation")
 ROOF = ("agents", "audit", "experiments", "report", "reproduce", "doctor", "cli", "__main__")

@@ -93,7 +93,7 @@ MINE = '''
 import os, time
 from pathlib import Path
 
-from confide.agents.reference import Uniform
+from confide.learning.reference import Uniform
 
 marks = Path("marks").resolve()
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from confide.agents.catalogue import AGENTS, fits
+from confide.problems.catalogue import PROBLEMS, make
+
 
 def test_calibrate_prints_a_table(confide):
     done = confide("calibrate", "--epsilon", 1, "--delta", 1e-5, "--episodes", 100_000, "--horizon", 5, "--dimension", 5)
@@ -149,3 +152,29 @@ def test_errors_are_one_line_and_exit_code_2(confide, arguments, message, tmp_pa
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
+
+
+def test_list_shows_which_agents_fit_which_problems(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    said = call("list")
+    assert all(len(line) <= 80 for line in said.splitlines())
+    names = {*AGENTS, *PROBLEMS}
+    assert names <= set(said.split()), names - set(said.split())  # no name breaks
+    assert "gym:ID" in said
+    told = json.loads(call("list", "--json"))
+    for name, entry in told["problems"].items():
+        if name != "icu-sepsis":
+            public = make(name).public
+            assert [agent for agent in AGENTS if fits(agent, public)] == entry["agents"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "problem", "fitting"),
+    [
+        ("ucrl-vtr", "lock-rewards", "with unknown rewards: use one of linopt-vi, linopt-po"),
+        ("lsvi-ucb", "oscillator", "use one of ofu-lq, thompson-lq, certainty-equivalent-lq"),
+        ("thompson-lq", "latent", "use one of lsvi-ucb, next-state-vi"),
+    ],
+)
+def test_an_agent_that_does_not_fit_names_those_that_do(agent, problem, fitting, call):
+    assert fitting in call("run", agent, problem, "--epsilon", 1, code=2)

@@ -17,7 +17,6 @@ from confide.problems import lock, rand
 from confide.report.comparison import Comparison
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
-PATH = os.pathsep.join([str(EXPERIMENTS), os.environ.get("PYTHONPATH", "")])
 PRIVATE = ["visits_agent:Visits", "lock", "--epsilon", "1", "--episodes", "2000"]
 
 

@@ -24,13 +24,11 @@ from confide.errors import ConfideError, InvalidParameter, PrivacyError, StateEr
 from confide.linear_mdps.batches import adaptive
 from confide.mechanisms.counters import FACTORISATIONS, dense
 from confide.mechanisms.sources import FastSource, noise_source
-from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy
+from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy, Relation
 from confide.privacy.certificate import Certificate, certify
 from confide.privatizers import Message, every
 from confide.problems import lock, lock_rewards, one_hot, oscillator
 from confide.trajectory import Trajectories
-
-pytestmark = pytest.mark.xdist_group("learners")  # what a learner did is kept
 
 USERS = 40
 STOPS = (0, 13, 20)
@@ -291,7 +289,7 @@ def test_hostile_users_cannot_crash_it_or_say_anything(name):
         agent.next_batch()
         with np.errstate(all="raise"):
             contribution = agent.contribution(user := one(next(users)))
-        assert np.linalg.norm(contribution.values) <= contribution.bound.sensitivity("null") * (1 + 1e-12)
+        assert np.linalg.norm(contribution.values) <= contribution.bound.sensitivity(Relation.NULL) * (1 + 1e-12)
         agent.observe(user)
         assert np.isfinite(agent.released().values).all()
     assert agent.algorithm.plan(agent.released()).policies

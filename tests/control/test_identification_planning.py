@@ -55,6 +55,7 @@ def test_second_moments_are_those_of_users_whose_steps_stop_counting_one_by_one(
     assert np.abs(predicted - found).max() < 0.06 * np.trace(found)
 
 
+@pytest.mark.filterwarnings("ignore::confide.errors.GainBoundWarning")
 def test_a_belief_about_an_unstable_system_is_not_too_sure():
     """Squared errors in units of what is believed of them are 1 on average; the largest of a run was 1.3 to 3.0 over 8 seeds. Where errors
     of second moments are taken for noise along S it was 2.3 to 40."""

@@ -33,6 +33,7 @@ def test_it_learns_privately(system):
 UNSTABLE = LQSystem([[1.2]], [[0.3]], [[1.0]], [[0.1]], 8, 0.1)
 
 
+@pytest.mark.filterwarnings("ignore::confide.errors.GainBoundWarning")
 @pytest.mark.parametrize(
     ("system", "privacy"),
     [(oscillator(), PRIVATE), (thermal(), PRIVATE), (UNSTABLE, confide.NoPrivacy())],

@@ -17,8 +17,6 @@ import confide
 from confide import agents, audit, evaluation, logs, mechanisms, privacy, privatizers, problems, report, statistics
 from confide.cli import app
 
-pytestmark = pytest.mark.xdist_group("site")  # the site is built once
-
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 SCREENS = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 375, "height": 812}}

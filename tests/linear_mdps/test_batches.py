@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from confide.errors import InvalidParameter
 from confide.learning.learner import Round
 from confide.linear_mdps.batches import Batches, adaptive, at_every, growing, one_by_one, static
-from confide.planners.visits import divided
 from confide.policy import RandomPolicy
 from confide.privatizers import custom, every, geometric
+from confide.privatizers.schedule import divided
 
 
 def sizes(plan):

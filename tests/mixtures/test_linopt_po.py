@@ -83,7 +83,7 @@ def test_without_noise_with_pure_and_with_local_privacy():
 def test_the_papers_calibration_runs_and_says_what_it_really_gives():
     done = run(LinOptPO(LOCK.public, episodes=100, privacy=JOINT, calibration="paper"), LOCK, seed=0)
     assert done.complete and verify(done.certificate).epsilon < 0.2
-    with pytest.raises(PromiseBroken, match="more than the epsilon=100"):
+    with pytest.raises(PromiseBroken, match="more than the requested epsilon=100"):
         _ = agent_of(lock_rewards(0, horizon=2), privacy=JointDP(100.0, 0.1), calibration="paper").guarantee
 
 

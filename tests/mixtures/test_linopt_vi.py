@@ -93,7 +93,7 @@ def test_what_the_printed_constants_do_not_keep_is_refused_with_the_number():
     """ERRATUM: replace-one sensitivities are sqrt(2) and 2 times the printed ones; at delta = 0.1 the slack ends near epsilon = 75."""
     short = lock_rewards(0, horizon=2)
     assert paper_agent(JointDP(60.0, 0.1), problem=short).guarantee.epsilon == pytest.approx(48.83, abs=0.01)
-    with pytest.raises(PromiseBroken, match=r"gives epsilon=124.759 at delta=0.1, more than the epsilon=100"):
+    with pytest.raises(PromiseBroken, match=r"gives epsilon=124.759 at delta=0.1, more than the requested epsilon=100"):
         _ = paper_agent(JointDP(100.0, 0.1), problem=short).guarantee
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from confide.errors import InvalidParameter
+from confide.mixtures.code_contributions import TableRows, TransitionSums
 from confide.mixtures.code_features import best_codes, directions, measured, responsibilities
-from confide.mixtures.contributions import TableRows, TransitionSums
 from confide.privacy.request import Relation
 from confide.problems import lock, rand
 

@@ -97,3 +97,11 @@ def test_clipping_is_silent_whatever_comes():
 def test_bounded_is_compared_by_identity_so_that_values_never_leak_into_an_equality():
     one = L2Ball(1.0, 1).clip(np.array([0.5]))
     assert one != Bounded(one.values, one.bound)
+
+
+@pytest.mark.parametrize("relation", ["null", "replace"])
+def test_a_relation_may_be_a_word(relation):
+    """As in requests: a word that was taken for the other relation would halve the noise."""
+    ball = L2Ball(1.0, 3)
+    assert ball.sensitivity(relation) == ball.sensitivity(Relation(relation))
+    assert ball.l1_sensitivity(relation) == ball.l1_sensitivity(Relation(relation))

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import numpy as np
 import pytest
@@ -229,7 +230,7 @@ def test_killed_again_and_again_a_service_never_shows_two_noises_of_one_sum(tmp_
         shown = tmp_path / "shown"
         target = (len(shown.read_text().splitlines()) if shown.exists() else 0) + int(rng.integers(3, 10))
         while process.poll() is None and not (shown.exists() and len(shown.read_text().splitlines()) >= target):
-            pass
+            time.sleep(0.002)
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
         process.wait()

@@ -78,7 +78,7 @@ def test_a_saved_problem_can_be_made_by_its_path(tmp_path):
 
 
 def test_only_problems_can_be_saved(tmp_path):
-    with pytest.raises(InvalidParameter, match=r"only these can be saved: TabularMDP, .* got dict"):
+    with pytest.raises(InvalidParameter, match=r"only TabularMDP, .* can be saved, got dict"):
         save_problem({}, tmp_path / "x")
     assert not (tmp_path / "x").exists()
 

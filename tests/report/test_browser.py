@@ -5,8 +5,6 @@ import io
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("browser")  # one browser
-
 SCREENS = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 375, "height": 812}}
 
 

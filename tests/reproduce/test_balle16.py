@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from confide.reproduce import balle16_bounds as bounds
-from confide.reproduce import balle16_chain as chain
-from confide.reproduce import balle16_errata as errata
+from confide.reproduce.balle16 import bounds, chain, errata
 
 
 def test_golden_values():

@@ -5,8 +5,7 @@ import pytest
 
 from confide.privacy.request import JointDP
 from confide.problems.zoo.control import oscillator
-from confide.reproduce import chowdhury21_bounds as bounds
-from confide.reproduce import chowdhury21_errata as errata
+from confide.reproduce.chowdhury21 import bounds, errata
 
 
 def test_golden_values():

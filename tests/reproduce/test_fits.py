@@ -5,8 +5,6 @@ import pytest
 
 from confide.reproduce.fits import exponent, fitted, plain
 
-pytestmark = pytest.mark.xdist_group("reproduce")  # each paper is computed once
-
 
 def test_exponent_of_a_power():
     assert exponent(lambda x: 7 * x**1.75, 1e10) == pytest.approx(1.75)

@@ -3,10 +3,11 @@
 import pytest
 
 from confide.privacy.request import JointDP, LocalDP
-from confide.reproduce import luyo21, luyo21_bounds, luyo21_errata, luyo21_errata_linear
 from confide.reproduce.fits import exponent
-
-pytestmark = pytest.mark.xdist_group("reproduce")  # each paper is computed once
+from confide.reproduce.luyo21 import bounds as luyo21_bounds
+from confide.reproduce.luyo21 import claims as luyo21
+from confide.reproduce.luyo21 import errata as luyo21_errata
+from confide.reproduce.luyo21 import errata_linear as luyo21_errata_linear
 
 
 def test_golden_values():

@@ -3,8 +3,6 @@
 import json
 import math
 
-import pytest
-
 from confide.reproduce.findings import (
     Algorithm,
     Claim,
@@ -19,8 +17,6 @@ from confide.reproduce.findings import (
     short,
 )
 from confide.reproduce.page import as_json, document, markdown, prose, write
-
-pytestmark = pytest.mark.xdist_group("reproduce")  # each paper is computed once
 
 SMALL = Reproduction(
     "small16",
@@ -86,8 +82,8 @@ def test_the_same_findings_are_the_same_bytes(tmp_path):
 
 def test_computations_and_runs_are_the_same_twice(found):
     from confide.privacy.request import JointDP
-    from confide.reproduce import zhou22_errata
     from confide.reproduce.runs import case, regrets
+    from confide.reproduce.zhou22 import errata as zhou22_errata
 
     assert zhou22_errata.errata() == found("zhou22").errata
     spec = case("ucrl-vtr", "lock", JointDP(1.0, 1e-5), 1_000)

@@ -7,8 +7,6 @@ import pytest
 from confide.errors import InvalidParameter
 from confide.reproduce import PAPERS, reproduce
 
-pytestmark = pytest.mark.xdist_group("reproduce")  # each paper is computed once
-
 # What the papers say and the computations contradict. None of these depends on how many seeds were run.
 REFUTED = {
     "balle16": {"Lemma 1", "Supplement, Lemma 12, Thm. 13, Cor. 14", "Supplement, Thm. 19"},

@@ -3,10 +3,7 @@
 import pytest
 
 from confide.privacy.request import JointDP, LocalDP
-from confide.reproduce import zhou22_bounds as bounds
-from confide.reproduce import zhou22_errata as errata
-
-pytestmark = pytest.mark.xdist_group("reproduce")  # each paper is computed once
+from confide.reproduce.zhou22 import bounds, errata
 
 
 def test_golden_values():

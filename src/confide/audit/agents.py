@@ -10,6 +10,7 @@ import numpy.typing as npt
 from confide.agents.catalogue import AGENTS, make_agent
 from confide.audit.mechanisms import copies, make_source
 from confide.audit.refute import Score
+from confide.errors import InvalidParameter
 from confide.learning.client import LocalClient
 from confide.learning.learner import Learner
 from confide.linear_mdps.contributions import StoredTransitions
@@ -18,7 +19,7 @@ from confide.linear_mdps.planning import Response, Target, value_iteration
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array, Released
 from confide.privacy.loss import Loss, loss_for
-from confide.privacy.request import CentralDP, JointDP, LocalDP
+from confide.privacy.request import CentralDP, JointDP, LocalDP, Request
 from confide.privatizers import Message
 from confide.problems.lq import LQSystem
 from confide.problems.zoo.control import oscillator
@@ -34,9 +35,8 @@ LONG = ("lsvi-ucb", "next-state-vi", "ofu-lq")  # releases so long that the dire
 
 
 @dataclass(frozen=True)
-class AgentSubject:
-    """An agent that serves 64 users of a small lock. The first user is one of the two whose contributions are farthest apart; all others
-    are silent. The adversary reads every release."""
+class _Attacked:
+    """An agent on a small problem, and two users whose contributions are farthest apart."""
 
     agent: str
     privacy: CentralDP
@@ -52,13 +52,25 @@ class AgentSubject:
         return small_world(self.agent)
 
     @cached_property
+    def _pair(self) -> tuple[Trajectories, Trajectories]:
+        return farthest(self._make(FastSource(np.random.default_rng(0))), self._problem)
+
+    def _request(self) -> Request:
+        return JointDP(self.privacy.epsilon, self.privacy.delta)
+
+    def _make(self, source: NoiseSource) -> Any:
+        return make_agent(self.agent, self._problem, episodes=USERS, privacy=self._request(), noise=source)
+
+
+@dataclass(frozen=True)
+class AgentSubject(_Attacked):
+    """An agent that serves 64 users of a small lock. The first user is one of the two whose contributions are farthest apart; all others
+    are silent. The adversary reads every release."""
+
+    @cached_property
     def _others(self) -> Trajectories:
         """Users who contribute zero: what they would add hides the first one, and the promise does not rest on it."""
         return silent(self._problem, USERS - 1)
-
-    @cached_property
-    def _pair(self) -> tuple[Trajectories, Trajectories]:
-        return farthest(self._make(make_source("fast", None, np.random.default_rng(0))), self._problem)
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
         first, source = self._pair[world], make_source(self.source, self.twin, rng)
@@ -85,10 +97,6 @@ class AgentSubject:
             if isinstance(agent, LSVIUCB):
                 likelihood += answers_likelihood(agent, releases, self._pair)
         return np.append(np.concatenate(seen), likelihood)
-
-    def _make(self, source: NoiseSource) -> Any:
-        privacy = JointDP(self.privacy.epsilon, self.privacy.delta)
-        return make_agent(self.agent, self._problem, episodes=USERS, privacy=privacy, noise=source)
 
     def score(self) -> Score | None:
         """Long releases hide the direction that matters: it is measured, with the same honest noise in both worlds."""
@@ -132,23 +140,6 @@ class DeviceSubject:
     silent. Each is asked for its message twice, and the adversary reads everything: lengths, releases, nonces, numbers.
     """
 
-    agent: str
-    privacy: CentralDP
-    twin: str | None = None
-    source: str = "fast"
-
-    @property
-    def loss(self) -> Loss:
-        return loss_for(self.privacy)
-
-    @cached_property
-    def _problem(self) -> Any:
-        return small_world(self.agent)
-
-    @cached_property
-    def _pair(self) -> tuple[Trajectories, Trajectories]:
-        return farthest(self._make(FastSource(np.random.default_rng(0))), self._problem)
-
     @cached_property
     def _sent(self) -> tuple[Array, Array]:
         """What the two users would send without noise: an adversary knows it, and looks in that direction."""
@@ -180,9 +171,8 @@ class DeviceSubject:
         # in real arithmetic: the low bits of fast noise tell the two worlds apart, as its source says
         return round(float((np.abs(values - one) - np.abs(values - other)).sum()), 9)
 
-    def _make(self, source: NoiseSource) -> Any:
-        privacy = LocalDP(self.privacy.epsilon, self.privacy.delta)
-        return make_agent(self.agent, self._problem, episodes=USERS, privacy=privacy, noise=source)
+    def _request(self) -> Request:
+        return LocalDP(self.privacy.epsilon, self.privacy.delta)
 
     def score(self) -> Score | None:
         return None
@@ -267,19 +257,23 @@ def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
     if isinstance(problem, LQSystem):
         return _episode(problem, 1.0), _episode(problem, -1.0)
     S, A, H = problem.states, problem.actions, problem.horizon
-    grids = np.meshgrid(*[np.arange(S), np.arange(A)] * (H - 1), np.arange(S), indexing="ij")
-    flat = np.stack([grid.ravel() for grid in grids], axis=1)  # s_0, a_0, s_1, a_1, ..., s_{H-1}
-    states, actions = np.pad(flat[:, ::2], ((0, 0), (0, 1))), np.pad(flat[:, 1::2], ((0, 0), (0, 1)))
+    grids = np.meshgrid(*[np.arange(S), np.arange(A)] * H, np.arange(S), indexing="ij")
+    flat = np.stack([grid.ravel() for grid in grids], axis=1)  # s_0, a_0, s_1, a_1, ..., s_H
+    states, actions = flat[:, ::2], flat[:, 1::2]
     rewards = np.concatenate([np.zeros(actions.shape), np.ones(actions.shape)])  # both ends of their range
     everybody = Trajectories(np.tile(states, (2, 1)), np.tile(actions, (2, 1)), rewards)
     agent.next_batch()
     sent = np.stack([agent.contribution(everybody[i : i + 1]).values for i in range(everybody.users)])
+    first = np.sort(np.unique(sent, axis=0, return_index=True)[1])  # the last step rarely matters: each contribution once
+    sent = sent[first]
     if agent.privacy.delta > 0:
         squared = (sent**2).sum(axis=1)
         distance: npt.NDArray[np.float64] = squared[:, None] + squared[None] - 2 * sent @ sent.T
     else:
         distance = np.stack([np.abs(sent - one).sum(axis=1) for one in sent])
-    one, other = np.unravel_index(distance.argmax(), distance.shape)
+    if distance.max() <= 0:
+        raise InvalidParameter(f"no two users of {problem.name} differ in what they contribute: this audit cannot show anything")
+    one, other = first[list(np.unravel_index(distance.argmax(), distance.shape))]
     return everybody[int(one) : int(one) + 1], everybody[int(other) : int(other) + 1]
 
 

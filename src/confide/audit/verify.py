@@ -11,7 +11,8 @@ from confide.evaluation.weight_contributions import WeightAndWorth
 from confide.linear_mdps.contributions import NextStateRows
 from confide.mechanisms.additive import loss_of
 from confide.mechanisms.counters import FACTORISATIONS
-from confide.mixtures.contributions import StackedRows, TableRows
+from confide.mixtures.code_contributions import TableRows
+from confide.mixtures.contributions import StackedRows
 from confide.privacy.bounded import L2Ball
 from confide.privacy.certificate import Certificate, Json, check_schema, loss_from_json, standing_assumptions
 from confide.privacy.loss import NO_PRIVACY, ApproxDP, GaussianDP, Loss, PureDP, compose

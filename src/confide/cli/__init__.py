@@ -10,7 +10,22 @@ from typing import Annotated, Any
 import typer
 
 from confide import __version__
-from confide.cli import audit, calibrate, compare, doctor, evaluate, explain, ledger, logs, plan, reproduce, results, run, verify
+from confide.cli import (
+    audit,
+    calibrate,
+    compare,
+    doctor,
+    evaluate,
+    explain,
+    ledger,
+    listing,
+    logs,
+    plan,
+    reproduce,
+    results,
+    run,
+    verify,
+)
 from confide.errors import ConfideError, ConfideWarning
 
 app = typer.Typer(
@@ -24,7 +39,7 @@ app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("explain")(explain.explain)
 app.command("show")(results.show)
-app.command("list")(results.list_all)
+app.command("list")(listing.list_all)
 app.command("calibrate")(calibrate.calibrate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("audit")(audit.audit)

@@ -42,33 +42,6 @@ def show(
         typer.echo(f"report: {folder / 'report.html'}")
 
 
-def list_all(as_json: AsJson = False) -> None:
-    """List all agents and problems."""
-    from confide.agents.catalogue import AGENTS
-    from confide.problems.catalogue import PROBLEMS
-
-    listed: dict[str, dict[str, Any]] = {"agents": dict(AGENTS), "problems": dict(PROBLEMS)}
-    if as_json:
-        print_json(
-            {
-                kind: {name: {"about": e.about, "paper": e.paper} for name, e in entries.items()}
-                for kind, entries in listed.items()
-            }
-        )
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    for kind, entries in listed.items():
-        table = Table(title=kind, title_justify="left", show_edge=False)
-        for heading in ("name", "what it is", "paper"):
-            table.add_column(heading)
-        for name, entry in entries.items():
-            table.add_row(name, escape(entry.about), entry.paper)
-        Console().print(table)
-
-
 def print_runs(runs: "list[Run]", as_json: bool) -> None:
     """A line per agent and guarantee, over its seeds; as JSON an entry per run."""
     if as_json:

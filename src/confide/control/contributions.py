@@ -65,7 +65,7 @@ class ControlRows:
         return grid_for(self.cap)
 
     def sensitivity(self, relation: Relation) -> float:
-        factor = 1.0 if relation is Relation.NULL else math.sqrt(2)
+        factor = 1.0 if relation == Relation.NULL else math.sqrt(2)
         return factor * self.cap + math.sqrt(self.size) * self.grid
 
     def l1_sensitivity(self, relation: Relation) -> float:
@@ -154,7 +154,7 @@ class ResidualRows:
 
     def sensitivity(self, relation: Relation) -> float:
         w = self.weight
-        apart = math.sqrt(1 + w**2) if relation is Relation.NULL else math.sqrt(4 + 2 * w**2)
+        apart = math.sqrt(1 + w**2) if relation == Relation.NULL else math.sqrt(4 + 2 * w**2)
         return apart + math.sqrt(self.size) * self.grid
 
     def l1_sensitivity(self, relation: Relation) -> float:

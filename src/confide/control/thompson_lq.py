@@ -37,9 +37,8 @@ from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.mechanisms.additive import additive_noise
 from confide.mechanisms.counters import Exact, Leaves
 from confide.mechanisms.sources import NoiseSource
-from confide.planners.visits import Memory
 from confide.policy import LinearPolicy
-from confide.privacy.bounded import Released
+from confide.privacy.bounded import Memory, Released
 from confide.privacy.loss import loss_for
 from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
 from confide.privatizers import Schedule

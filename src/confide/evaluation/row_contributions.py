@@ -78,7 +78,7 @@ class VisitRows:
 
     def sensitivity(self, relation: Relation) -> float:
         rounding = math.sqrt(self.size) * self.grid
-        if relation is Relation.NULL:
+        if relation == Relation.NULL:
             return self._null + rounding
         by_norms = math.sqrt(2 * (self.design + self.response + min(self.overlap, self.response)))
         return min(math.sqrt(2) * self.trace, by_norms) + rounding

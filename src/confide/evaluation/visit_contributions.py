@@ -88,7 +88,7 @@ class FirstVisits:
     def sensitivity(self, relation: Relation) -> float:
         h, kappa = self.count_unit, self.square_unit
         alone = h**2 + 1 + kappa**2 / 4
-        if relation is Relation.NULL:
+        if relation == Relation.NULL:
             return self.trajectories * math.sqrt(self.visits * alone)
         rounding = self.grid * math.sqrt(self.visits) if kappa else 0.0
         return self.trajectories * (math.sqrt(self._corners(4.0, alone)) + rounding)
@@ -96,7 +96,7 @@ class FirstVisits:
     def l1_sensitivity(self, relation: Relation) -> float:
         h, kappa = self.count_unit, self.square_unit
         alone = h + 1 + kappa / 2
-        if relation is Relation.NULL:
+        if relation == Relation.NULL:
             return self.trajectories * self.visits * alone
         both = 2.0 if kappa <= 0.5 else (1 + 2 * kappa) ** 2 / (4 * kappa)
         return self.trajectories * (self._corners(both, alone) + (self.grid * self.visits if kappa else 0.0))

@@ -46,12 +46,12 @@ class WeightAndWorth:
 
     def sensitivity(self, relation: Relation) -> float:
         corner = math.hypot(1, self.balance)
-        exact = corner if relation is Relation.NULL else max(2 * self.balance, corner)
+        exact = corner if relation == Relation.NULL else max(2 * self.balance, corner)
         return exact + math.sqrt(2) * self.grid
 
     def l1_sensitivity(self, relation: Relation) -> float:
         corner = 1 + self.balance
-        return (corner if relation is Relation.NULL else max(2 * self.balance, corner)) + 2 * self.grid
+        return (corner if relation == Relation.NULL else max(2 * self.balance, corner)) + 2 * self.grid
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,7 +21,7 @@ def check_choices(calibration: str, bonus_scale: float | None, failure: float = 
 
 
 def check_asked(episodes: Any, privacy: Any) -> None:
-    """What every learner is made for. Agents that compute with it before they are learners call it first."""
+    """Check the arguments of every learner. `Learner` does; an agent that computes with them before that calls it first."""
     if not isinstance(privacy, CentralDP | JointDP | LocalDP | NoPrivacy):
         raise InvalidParameter(f"privacy must be JointDP, LocalDP or NoPrivacy, got {type(privacy).__name__}")
     if isinstance(episodes, bool) or not isinstance(episodes, Integral) or episodes < 1:

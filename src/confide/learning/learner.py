@@ -19,9 +19,8 @@ from confide.learning.client import LocalClient
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource, SecureSource
 from confide.mechanisms.state import StateFile, pack, unpack
-from confide.planners.visits import Memory, divided
 from confide.policy import Policy
-from confide.privacy.bounded import Bound, Bounded, NoiseLevel, Released
+from confide.privacy.bounded import Bound, Bounded, Memory, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import Loss
@@ -36,6 +35,7 @@ from confide.privatizers import (
     make_privatizer,
     takes_messages,
 )
+from confide.privatizers.schedule import divided
 from confide.privatizers.wire import encode_release
 from confide.trajectory import Trajectories, TransitionCounts
 
@@ -53,7 +53,7 @@ class Round:
     policies: tuple[Policy, ...]  # they serve the round's users one after the other
     statistic: Statistic
     memory: Memory = field(default_factory=dict)  # what planning after the next release needs of this round: arrays
-    signal: float | None = None  # what stands against the noise, for the report
+    signal: float | None = None  # size of the released statistics, in the units of their noise: the report compares the two
     shares: tuple[float, ...] | None = None  # of the users, one for each policy; None: all the same
 
     def serves(self, users: int) -> list[int]:

@@ -71,7 +71,7 @@ class NextStateRows:
         return grid_for(self.largest)
 
     def sensitivity(self, relation: Relation) -> float:
-        moves, rewards = (1.0, self.weight / 2) if relation is Relation.NULL else (self._apart, self.weight)
+        moves, rewards = (1.0, self.weight / 2) if relation == Relation.NULL else (self._apart, self.weight)
         squared = (self.steps - 1) * moves**2 + self.steps * rewards**2
         return self.row_norm * math.sqrt(squared) + math.sqrt(self.size) * self.grid
 
@@ -80,7 +80,7 @@ class NextStateRows:
         return math.sqrt(2) if self.acute else 2.0
 
     def l1_sensitivity(self, relation: Relation) -> float:
-        moves, rewards = (1.0, self.weight / 2) if relation is Relation.NULL else (2.0, self.weight)
+        moves, rewards = (1.0, self.weight / 2) if relation == Relation.NULL else (2.0, self.weight)
         return self.row_l1 * ((self.steps - 1) * moves + self.steps * rewards) + self.size * self.grid
 
     def unpack(self, values: Array) -> tuple[Array, Array]:

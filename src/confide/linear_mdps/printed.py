@@ -58,7 +58,7 @@ class PrintedLinear:
         if isinstance(privacy, NoPrivacy):
             return NO_PRIVACY, NO_PRIVACY
         rows, tree, relation = gram_rows(H, dimension), Tree(leaves or B), Relation(privacy.relation)
-        far, asked = (H + 1) * (1 if relation is Relation.NULL else 2), Exact((changes or B) * H)
+        far, asked = (H + 1) * (1 if relation == Relation.NULL else 2), Exact((changes or B) * H)
         if privacy.delta > 0:
             gram = rows.sensitivity(relation) * tree.column_norm(2) / self.sigma_gram
             return GaussianDP(gram), GaussianDP(far * asked.column_norm(2) / self.sigma_response)

@@ -9,13 +9,12 @@ from confide.errors import InvalidParameter
 from confide.learning.arguments import check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.mechanisms.sources import NoiseSource
+from confide.mixtures.code_contributions import TableRows, TransitionSums
 from confide.mixtures.code_features import best_codes, means
-from confide.mixtures.contributions import TableRows, TransitionSums
 from confide.mixtures.likelihood_planning import Posterior, posterior
+from confide.mixtures.linopt_vi import known_mixture
 from confide.mixtures.planning import optimistic
-from confide.mixtures.printed import value_steps
-from confide.mixtures.regressions import known_mixture
-from confide.mixtures.value_features import SparseKernels, reduced, sparse
+from confide.mixtures.value_features import SparseKernels, reduced, sparse, value_steps
 from confide.planners.regression import NO_BONUS, Estimate, project_simplex
 from confide.planners.visits import fold, recall, remember
 from confide.policy import TabularPolicy

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from confide.errors import InvalidParameter
 from confide.learning.learner import Description, Learner, Round
 from confide.mechanisms.sources import NoiseSource
+from confide.mixtures.linopt_vi import Choices, Knowledge, Regressions
 from confide.mixtures.policy_planning import Evaluation, evaluate, improve, softmax
-from confide.mixtures.regressions import Choices, Knowledge, Regressions
 from confide.planners.regression import MakeRegularizer
 from confide.policy import StochasticPolicy
 from confide.privacy.bounded import Bound, Released

@@ -1,16 +1,114 @@
-"""LinOpt-VI [Zhou22, Alg. 1]: optimistic value iteration where transitions and rewards are both unknown."""
+"""LinOpt-VI [Zhou22, Alg. 1]: optimistic value iteration on two private regressions, of values and of rewards.
 
-from dataclasses import dataclass, replace
+With known rewards there is one regression only, and this is UCRL-VTR [Luyo21, Alg. 1]. LinOpt-PO plans otherwise from the same regressions.
+"""
 
-from confide.learning.learner import Description, Learner, Round
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.learning.arguments import check_choices, choose_schedule
+from confide.learning.learner import Algorithm, Calibration, Description, Learner, Round, Statistic
+from confide.mechanisms.counters import Tree
 from confide.mechanisms.sources import NoiseSource
-from confide.mixtures.planning import optimistic
-from confide.mixtures.regressions import Choices, Regressions
-from confide.planners.regression import MakeRegularizer
+from confide.mixtures.contributions import Both, StackedRows, ValueTargets
+from confide.mixtures.planning import optimistic, optimistic_rewards
+from confide.mixtures.printed import paper_constants
+from confide.mixtures.value_features import FeatureMap, SparseKernels, raw, reduced, sparse, value_steps
+from confide.planners.regression import Estimate, MakeRegularizer, Regression, Regularizer, Repair, Shift, Width, mean_eigenvalue
+from confide.planners.reward_features import RewardFeatures, centred_rewards, raw_rewards
 from confide.privacy.bounded import Bound, Released
-from confide.privacy.request import Request
-from confide.privatizers import Schedule
+from confide.privacy.loss import GaussianDP
+from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
+from confide.privatizers import Schedule, geometric
+from confide.privatizers.schedule import one_tree
 from confide.problems.linear_mixture import LinearMixturePublic
+from confide.statistics.bounds import RegressionRows, WeightedRows
+from confide.statistics.transitions import RewardTargets
+
+Array = npt.NDArray[np.float64]
+BALANCE = 1.05  # kappa for rows and targets of about the same size: how tight bounds split the noise between Lambda and u
+REWARD_WEIGHT = 0.5  # of the reward rows beside the value rows: on lock-rewards regret is flat between 3/8 and 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Knowledge:
+    """What one release says: estimates for the transitions, and the rewards, known or estimated with their bonus. Public."""
+
+    estimate: Estimate
+    width: Width
+    rewards: Array  # [h, s, a]
+    signal: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Regressions:
+    """Both regressions between two releases: from a release to what it says, and from values to the rows of the next users."""
+
+    public: LinearMixturePublic
+    features: FeatureMap
+    bound: RegressionRows | WeightedRows | StackedRows  # stacked: with rewards
+    regularizer: Regularizer
+    reward_features: RewardFeatures | None = None
+    reward_regularizer: Regularizer | None = None
+    plain: bool = False  # without public weights and without knowing that rewards are in [0, 1]: the papers'
+    unit: float = 1.0  # features are kernels / unit
+    ceiling: Array | None = field(default=None, repr=False)  # of Q_h [h]
+
+    _kernels: SparseKernels = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        kernels = self.public.kernels if self.unit == 1.0 else self.public.kernels / self.unit
+        object.__setattr__(self, "_kernels", sparse(self.features, kernels))
+
+    @property
+    def kernels(self) -> SparseKernels:
+        return self._kernels
+
+    @property
+    def value_bound(self) -> RegressionRows | WeightedRows:
+        return self.bound.first if isinstance(self.bound, StackedRows) else self.bound
+
+    def read(self, released: Released) -> Knowledge:
+        noise_std, values = released.noise.std, released.values[: self.value_bound.size]
+        Lambda, u = self.value_bound.unpack(values)
+        return Knowledge(
+            self.regularizer.estimate(Lambda, u, noise_std=noise_std),
+            self.regularizer.width(noise_std=noise_std),
+            self._rewards(released),
+            mean_eigenvalue(Lambda) if released.generation else None,
+        )
+
+    def _rewards(self, released: Released) -> Array:
+        if not isinstance(self.bound, StackedRows):
+            assert self.public.rewards is not None
+            return self.public.rewards
+        assert self.reward_features is not None and self.reward_regularizer is not None
+        Lambda, u = self.bound.second.unpack(self.bound.split(released.values)[1])
+        noise_std = released.noise.std / self.bound.weight
+        known = Lambda if self.plain else Lambda * self.reward_features.pattern
+        estimate = self.reward_regularizer.estimate(known, u, noise_std=noise_std)
+        width = self.reward_regularizer.width(noise_std=noise_std)
+        return optimistic_rewards(self.reward_features, estimate, width, clip=not self.plain)
+
+    def statistic(self, values: Array) -> Statistic:
+        """What users contribute who are served by a plan with these values [h, s]."""
+        weights = 1.0 if self.plain else None
+        transitions = ValueTargets(self.value_bound, self.features, self._kernels, values, weights)
+        if not isinstance(self.bound, StackedRows):
+            return transitions
+        assert self.reward_features is not None
+        return Both(self.bound, transitions, RewardTargets(self.bound.second, self.reward_features, weights))
+
+    def describe(self) -> Description:
+        words = self.regularizer.describe(self.bound.rows)
+        if self.reward_regularizer is not None:
+            words += "; the same for rewards"
+        return Description("paper" if self.plain else "tight", words, self.bound.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,8 +132,111 @@ class OptimisticValueIteration:
         return self.regressions.describe()
 
 
+MakeAlgorithm = Callable[[Regressions, Schedule], Algorithm]
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The arguments that UCRL-VTR, LinOpt-VI and LinOpt-PO share."""
+
+    episodes: int
+    privacy: Request
+    calibration: str = "tight"
+    schedule: Schedule | None = None
+    bonus_scale: float | None = None
+    failure: float = 0.1
+    regularizer: MakeRegularizer | None = None
+
+    def __post_init__(self) -> None:
+        check_choices(self.calibration, self.bonus_scale, self.failure)
+        if self.regularizer is not None and self.bonus_scale is not None:
+            raise InvalidParameter("a custom regularizer determines the width: omit bonus_scale")
+
+    def calibrate(self, public: LinearMixturePublic, name: str, make: MakeAlgorithm) -> Calibration:
+        """For LinOpt-VI and LinOpt-PO, which learn rewards where they are not known."""
+        known_mixture(public, name, rewards=False)
+        if public.rewards is None and public.reward_features is None:
+            raise InvalidParameter(f"{name} needs known rewards, or features in which they are linear")
+        return (tight if self.calibration == "tight" else paper)(public, self, make)
+
+
+def tight(public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlgorithm) -> Calibration:
+    """One joint query, rows in d - 1 dimensions under public weights, repaired eigenvalues, estimates on the simplex, a geometric schedule.
+
+    Rewards, where they are learned, are centred at 1/2.
+    """
+
+    def repair(regression: Regression) -> Regularizer:
+        scale = 0.1 if choices.bonus_scale is None else choices.bonus_scale
+        return Repair(regression.balance, scale, simplex=regression.simplex)
+
+    make, features, H = choices.regularizer or repair, reduced(public.dimension), public.horizon
+    m, kappa = features.dimension, BALANCE
+    schedule = choose_schedule(choices.schedule, geometric(choices.episodes))
+    transitions = make(Regression("transitions", m, kappa, simplex=features))
+    if public.rewards is not None:
+        regressions = Regressions(public, features, WeightedRows(value_steps(H), m, kappa), transitions)
+        return Calibration(make_algorithm(regressions, schedule), schedule)
+    assert public.reward_features is not None
+    varphi = centred_rewards(public.reward_features)
+    kappa_r = BALANCE / float(varphi.largest.max())
+    bound = StackedRows(value_steps(H), m, kappa, H, varphi.dimension, kappa_r, REWARD_WEIGHT)
+    rewards = make(Regression("rewards", varphi.dimension, kappa_r))
+    regressions = Regressions(public, features, bound, transitions, varphi, rewards)
+    return Calibration(make_algorithm(regressions, schedule), schedule)
+
+
+def paper(public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlgorithm) -> Calibration:
+    """[Zhou22, Thm. 6.5], in units where all its noises are one number c = sigma_r, so that one counter of that scale adds them:
+
+    X = phi_V / (sqrt(d1) H) and y = V / (sqrt(d1) H) with kappa = sqrt(d1) have ||X|| <= 1, kappa |y| <= 1, and the printed noise
+    sigma_{p,1} / (d1 H^2) = c on Lambda and kappa sigma_{p,2} / (d1 H^2) = c on kappa u; rewards have kappa = 1.
+    """
+    H, d1, privacy = public.horizon, public.dimension, choices.privacy
+    varphi = None if public.rewards is not None else raw_rewards(public.reward_features)  # type: ignore[arg-type]
+    d2 = varphi.dimension if varphi else 1
+    found = paper_constants(
+        privacy, episodes=choices.episodes, horizon=H, dimension=d1, reward_dimension=d2, failure=choices.failure
+    )
+    span, kappa = math.sqrt(d1) * H, math.sqrt(d1)
+
+    def shift(regression: Regression) -> Regularizer:
+        unit, regularity, beta = (
+            (span, found.transitions, found.beta_p) if regression.name == "transitions" else (1.0, found.rewards, found.beta_r)
+        )
+        scale = 1.0 if choices.bonus_scale is None else choices.bonus_scale
+        return Shift((regularity.lambda_min + regularity.lambda_max) / 2 / unit**2, scale * beta / unit)
+
+    make = choices.regularizer or shift
+    transitions, features = make(Regression("transitions", d1, kappa)), raw(d1, span)
+    schedule = choose_schedule(choices.schedule, one_tree(choices.episodes))
+    bound: RegressionRows | StackedRows
+    if varphi is None:
+        bound = RegressionRows(value_steps(H), d1, 1.0, 1 / kappa, kappa, nonnegative=True)
+        regressions = Regressions(public, features, bound, transitions, plain=True)
+    else:
+        positive = bool((varphi.rows >= 0).all())
+        bound = StackedRows(value_steps(H), d1, kappa, H, d2, 1.0, plain=True, nonnegative=positive)
+        rewards = make(Regression("rewards", d2, 1.0))
+        regressions = Regressions(public, features, bound, transitions, varphi, rewards, plain=True)
+    algorithm = make_algorithm(regressions, schedule)
+    if isinstance(privacy, NoPrivacy):
+        return Calibration(algorithm, schedule)
+    tree = None if isinstance(privacy, LocalDP) else Tree(schedule.leaves)
+    seen = tree.column_norm(2) if tree else 1.0
+    loss = GaussianDP(bound.sensitivity(Relation(privacy.relation)) * seen / found.sigma_r)
+    return Calibration(algorithm, schedule, tree, loss)
+
+
 def value_iteration(regressions: Regressions, schedule: Schedule) -> OptimisticValueIteration:  # noqa: ARG001 - the same at all times
     return OptimisticValueIteration(regressions)
+
+
+def known_mixture(public: LinearMixturePublic, name: str, *, rewards: bool = True) -> None:
+    if not isinstance(public, LinearMixturePublic):
+        raise InvalidParameter(f"{name} needs a mixture of known kernels (LinearMixtureMDP.public), got {type(public).__name__}")
+    if rewards and public.rewards is None:
+        raise InvalidParameter(f"{name} needs known rewards; linopt-vi and linopt-po learn them")
 
 
 class LinOptVI(Learner):

@@ -1,16 +1,17 @@
 """The constants printed in [Luyo21] for linear mixtures, and their exact privacy loss.
 
-Features satisfy ||phi_v|| <= 1 for v in [0, 1] (Asm. 2): with d known kernels, phi = P / sqrt(d), so that w = sqrt(d) x the mixture and
+[Luyo21], `printed` and `printed_plus`:
+features satisfy ||phi_v|| <= 1 for v in [0, 1] (Asm. 2): with d known kernels, phi = P / sqrt(d), so that w = sqrt(d) x the mixture and
 C_w = sqrt(d); values are in [0, H]. Noisy matrices are symmetrised as in Cor. 5, (Z' + Z'^T)/sqrt(2), also where the paper forgets to
-(Cor. 6, 11): GOE noise of scale sqrt(2) sigma_B, so that Lambda and u are one query with kappa = sqrt(2) under noise of that scale. All
+(Cor. 6, 11): noise of standard deviation sqrt(2) sigma_B on the diagonal and sigma_B off it, which is GOE noise of scale sqrt(2) sigma_B in
+the coordinates of `svec`. The noise sigma_B on u is that scale on kappa u with kappa = sqrt(2). So Lambda and kappa u are one query. All
 letters are the paper's; K_0 counts the levels of a tree over the releases, which are the episodes unless another schedule is chosen.
 
 Under pure privacy (C.4, Remark 6) the paper prints orders. The constants here are its own steps with Laplace noise: sensitivities as in L2
 (which in L1 are false, so that true losses can exceed the nominal one), simple composition over steps, kinds of statistics and levels,
 Claim 29 for the norm with the factor of E.3, the width as in the corollary.
 
-
-The constants printed in [Zhou22] for linear mixtures with unknown rewards: noise, regularity and widths.
+[Zhou22], `paper_constants`: noise, regularity and widths for unknown rewards.
 """
 
 import math
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Factorisation, Tree
+from confide.mixtures.value_features import value_steps
 from confide.planners.regression import Regularity
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, PureDP, loss_for
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Relation, Request
@@ -242,8 +244,3 @@ def paper_constants(
 
     beta_p, beta_r = beta(transitions, d1, math.sqrt(d1) * H, float(H)), beta(rewards, d2, 1.0, 1.0)
     return PaperConstants(m, c * d1 * H**2, c * math.sqrt(d1) * H**2, c, transitions, rewards, beta_p, beta_r)
-
-
-def value_steps(horizon: int) -> int:
-    """How many steps have something to learn: the value after the last step is zero, so its regression is empty."""
-    return max(horizon - 1, 1)

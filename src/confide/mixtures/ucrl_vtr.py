@@ -7,9 +7,8 @@ import numpy as np
 from confide.learning.arguments import choose_schedule
 from confide.learning.learner import Calibration, Learner
 from confide.mechanisms.sources import NoiseSource
-from confide.mixtures.linopt_vi import value_iteration
+from confide.mixtures.linopt_vi import Choices, Regressions, known_mixture, tight, value_iteration
 from confide.mixtures.printed import Setting, printed
-from confide.mixtures.regressions import Choices, Regressions, known_mixture, tight
 from confide.mixtures.value_features import raw
 from confide.planners.regression import Shift
 from confide.privacy.request import LocalDP, NoPrivacy, Request
@@ -40,11 +39,17 @@ class UCRLVTR(Learner):
     algorithm without noise.
 
     Reference: [Luyo21, Alg. 1]; calibration="paper": Cor. 5, Cor. 6 and C.4, with Q clipped to [0, H], a release per episode, and the
-    printed noise, shift and width (times `bonus_scale`). The guarantee states the exact loss of that noise, and constants that give more
-    than requested are refused with that number: at delta = 0 those of C.4 are, except in small problems (`confide.explain` says so before
-    a run).
+    printed noise, shift and width (times `bonus_scale`). The guarantee states the epsilon that this noise gives. Constants that give a
+    larger epsilon than requested are refused: those of C.4 (delta = 0) are, except in small problems. `confide.explain` tells before a run.
 
-    Departures of "paper": Q is clipped at 0 from below, without which the printed sensitivity is false; matrices carry noise in the
+    Where the lines of Alg. 1 are: the loop over episodes in `Learner`; Lambda~ and u~, noisy prefix sums, in `CentralPrivatizer` and its
+    counter, whose scale is the sensitivity over the `loss` of the calibration; w_h = Lambda~^-1 u~ and the width in `Regressions.read`
+    (`Shift`: as printed, `Repair`: tight); Q_h, V_h and the greedy policy in `mixtures.planning.optimistic`; phi_V and the target V(s')
+    of a user in `ValueTargets`; sigma_B, Upsilon, beta in `mixtures.printed`.
+
+    Departures of "paper": Q is clipped at 0 from below, without which the printed sensitivity is false (`reproduce/luyo21/errata.py`,
+    `lower_clip`); the last step has no regression, because the value after it is zero: H - 1 of them share the noise; an eigenvalue below
+    1e-12 of the shift, which has probability at most `failure`, is raised to that; matrices carry noise in the
     isometric coordinates of `svec`, with the printed standard deviations; the shift is there from the first episode on; with another
     schedule the tree, and K_0, are over its releases. Departures of "tight" (each for less noise at the same guarantee, none needed for
     privacy): exact accounting of one joint query instead of composition over steps; GOE noise; values centred and scaled to [0, 1] and
@@ -62,11 +67,11 @@ class UCRLVTR(Learner):
         *,
         episodes: int,
         privacy: Request,
+        noise: NoiseSource | None = None,
         calibration: str = "tight",
         schedule: Schedule | None = None,
         bonus_scale: float | None = None,
         failure: float = 0.1,
-        noise: NoiseSource | None = None,
     ) -> None:
         known_mixture(public, "UCRL-VTR")
         choices = Choices(episodes, privacy, calibration, schedule, bonus_scale, failure)

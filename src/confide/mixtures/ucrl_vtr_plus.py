@@ -10,15 +10,15 @@ from confide.learning.arguments import check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
+from confide.mixtures.linopt_vi import BALANCE, known_mixture
 from confide.mixtures.planning import optimistic
-from confide.mixtures.printed import PrintedPlus, Setting, printed_plus, value_steps
-from confide.mixtures.regressions import BALANCE, default_schedule, known_mixture
-from confide.mixtures.value_features import FeatureMap, SparseKernels, fitted, raw, reduced, sparse
+from confide.mixtures.printed import PrintedPlus, Setting, printed_plus
+from confide.mixtures.value_features import FeatureMap, SparseKernels, fitted, raw, reduced, sparse, value_steps
 from confide.mixtures.variance_planning import largest_plausible, largest_possible, moment, variance_weights
 from confide.planners.regression import Repair, Shift, Width, mean_eigenvalue
 from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, NoPrivacy, Request
-from confide.privatizers import Schedule
+from confide.privatizers import Schedule, every_episode, geometric
 from confide.problems.linear_mixture import LinearMixturePublic
 from confide.statistics.bounds import RegressionRows
 
@@ -159,14 +159,14 @@ class UCRLVTRPlus(Learner):
         episodes: int,
         privacy: Request,
         calibration: str = "tight",
+        noise: NoiseSource | None = None,
         schedule: Schedule | None = None,
         bonus_scale: float | None = None,
         failure: float = 0.1,
-        noise: NoiseSource | None = None,
     ) -> None:
         known_mixture(public, "UCRL-VTR+")
         check_choices(calibration, bonus_scale, failure)
-        times = choose_schedule(schedule, default_schedule(calibration, episodes))
+        times = choose_schedule(schedule, geometric(episodes) if calibration == "tight" else every_episode(episodes))
         if calibration == "tight":
             made = tight(public, times, bonus_scale)
         else:

@@ -156,3 +156,8 @@ def sparse(feature_map: FeatureMap, kernels: "Array | SparseKernels") -> SparseK
     starts = np.concatenate([[0], np.cumsum(possible.sum(axis=1))])
     coefficients = by_row[possible] @ np.column_stack([feature_map.basis, feature_map.origin])
     return SparseKernels(feature_map, S, A, (starts, np.nonzero(possible)[1], coefficients), feature_map.span or 0.0)
+
+
+def value_steps(horizon: int) -> int:
+    """How many steps have something to learn: the value after the last step is zero, so its regression is empty."""
+    return max(horizon - 1, 1)

@@ -1,18 +1,17 @@
 """Predicted visits: which policies served how many users, all public, and what planning remembers of it from round to round."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.planners import _visit_kernels as _kernels
+from confide.privacy.bounded import Memory
+from confide.privatizers.schedule import divided
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Memory = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,11 +76,3 @@ def recall(memory: Memory, users: int, *, horizon: int, steps: int, states: int,
         raise InvalidParameter("the memory of earlier rounds does not fit this problem")
     before = Served(memory["policies"], memory["users"], memory["earlier"])
     return before.with_round(memory["shown"], np.array(divided(users - int(memory["total"]), memory["shares"]), dtype=np.float64))
-
-
-def divided(users: int, shares: npt.ArrayLike) -> list[int]:
-    """So many users, by shares: whole numbers that add up."""
-    edges = np.cumsum(np.asarray(shares, dtype=float))
-    ends = np.floor(users * (edges / edges[-1]) + 1e-9).astype(np.int64)
-    ends[-1] = users
-    return [int(count) for count in np.diff(ends, prepend=0)]

@@ -19,6 +19,7 @@ from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import Relation
 
 Array = npt.NDArray[np.float64]
+Memory = Mapping[str, npt.NDArray[Any]]  # what planning keeps from one release to the next, by name. Public
 
 
 class Bound(Protocol):
@@ -99,9 +100,7 @@ class Released:
     guarantee: Guarantee
     users: int
     generation: int  # how many releases the stream has made, this one included
-    memory: Mapping[str, npt.NDArray[Any]] = field(
-        default_factory=dict
-    )  # what planning keeps of earlier releases: public as well
+    memory: Memory = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,7 @@ class L2Ball:
         return grid_for(self.radius)
 
     def sensitivity(self, relation: Relation) -> float:
-        return self.radius * (1 if relation is Relation.NULL else 2)
+        return self.radius * (1 if relation == Relation.NULL else 2)
 
     def l1_sensitivity(self, relation: Relation) -> float:
         return math.sqrt(self.size) * self.sensitivity(relation)

@@ -44,7 +44,7 @@ class _Request:
         object.__setattr__(self, "relation", parse_relation(self.relation))
 
     def __str__(self) -> str:
-        relation = "" if self.relation is Relation.REPLACE else f", relation={self.relation}"
+        relation = "" if self.relation == Relation.REPLACE else f", relation={self.relation}"
         return f"{type(self).__name__}(epsilon={self.epsilon:g}, delta={self.delta:g}{relation})"
 
 

@@ -159,7 +159,9 @@ class CentralPrivatizer:
 
     def _check_durable(self) -> None:
         if not self._whole or self._durable != self._counter.generation:
-            raise StateError("the last draw of noise could not be stored, so its release must not be published: restore from the store")
+            raise StateError(
+                "the last draw of noise could not be stored, so its release must not be published: restore from the store"
+            )
 
     def _close(self, leaf: Bounded) -> None:
         self._counter.absorb(leaf)

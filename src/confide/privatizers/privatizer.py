@@ -3,13 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from confide.mechanisms.counters import Factorisation
-from confide.privacy.bounded import Bound, Bounded, Released
+from confide.privacy.bounded import Bounded, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss
-from confide.privacy.request import Request
-from confide.privatizers.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +27,8 @@ class Privatizer(Protocol):
     """Absorbs bounded contributions and releases public statistics. A learner learns about noise only from the release.
 
     One implementation per trust model, in a file of its own; `PRIVATIZERS` says which request is served by which. Each is made by
-    (bound, schedule, *, privacy, noise, counter, loss).
+    (bound, schedule, *, privacy, noise, counter, loss), and has a class method `expected_noise(bound, schedule, *, privacy, discrete,
+    counter, loss)`: the noise that a privatizer made with these arguments adds, without making one.
     """
 
     devices: ClassVar[bool]  # whether users send messages from their own devices, so that no server sees a contribution
@@ -61,16 +59,3 @@ class Privatizer(Protocol):
 
     def restore(self, data: bytes, *, released: int) -> None:
         """Take over a saved state, into a privatizer made with the same arguments; older than generation `released` it is refused."""
-
-    @classmethod
-    def expected_noise(
-        cls,
-        bound: Bound,
-        schedule: Schedule,
-        *,
-        privacy: Request,
-        discrete: bool,
-        counter: Factorisation | None = None,
-        loss: Loss | None = None,
-    ) -> ExpectedNoise:
-        """The noise that a privatizer made with these arguments adds, without making one; `discrete`: of a secure source."""

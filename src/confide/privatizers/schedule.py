@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+import numpy.typing as npt
+
 from confide.errors import InvalidParameter
 
 
@@ -87,3 +90,11 @@ def custom(times: Sequence[int]) -> Schedule:
 def _check_episodes(episodes: int) -> None:
     if episodes < 1:
         raise InvalidParameter(f"episodes must be at least 1, got episodes={episodes}")
+
+
+def divided(users: int, shares: npt.ArrayLike) -> list[int]:
+    """So many users, by shares: whole numbers that add up."""
+    edges = np.cumsum(np.asarray(shares, dtype=float))
+    ends = np.floor(users * (edges / edges[-1]) + 1e-9).astype(np.int64)
+    ends[-1] = users
+    return [int(count) for count in np.diff(ends, prepend=0)]

@@ -25,6 +25,7 @@ class Entry:
     family: str  # what an agent may know of it: mixture, linear MDP, linear control or table
     about: str
     paper: str = ""
+    rewards: bool = True  # whether they are public; otherwise they are learned
 
 
 _ZOO = "confide.problems.zoo"
@@ -32,7 +33,9 @@ PROBLEMS = {
     "lock": Entry(
         f"{_ZOO}.mixtures:lock", "mixture", "a combination lock: one hidden action per step moves right, to the reward"
     ),
-    "lock-rewards": Entry(f"{_ZOO}.mixtures:lock_rewards", "mixture", "lock with random rewards that have to be learned"),
+    "lock-rewards": Entry(
+        f"{_ZOO}.mixtures:lock_rewards", "mixture", "lock with random rewards that have to be learned", rewards=False
+    ),
     "rand": Entry(f"{_ZOO}.mixtures:rand", "mixture", "random sparse kernels in a random mixture, rewards on two states"),
     "liao-hard": Entry(
         f"{_ZOO}.mixtures:liao_hard", "mixture", "a hard instance: 10 000 users are too few to tell the actions apart", "Liao21"

@@ -2,7 +2,6 @@
 
 import zipfile
 import zlib
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,21 @@ from confide.errors import ConfideError, InvalidParameter
 from confide.problems.linear_mdp import LinearMDP
 from confide.problems.linear_mixture import LinearMixtureMDP
 from confide.problems.lq import LQSystem
+from confide.problems.saving import FORMAT, ROWS, save_problem
 from confide.problems.tabular import TabularMDP
 from confide.problems.transitions import sparse_rows
 
 Problem = TabularMDP | LinearMixtureMDP | LinearMDP | LQSystem
 Stored = dict[str, npt.NDArray[Any]]
 
-_FORMAT = "confide-problem/1"
 _KINDS: dict[str, type[Problem]] = {
-    "table": TabularMDP,
-    "linear-mixture": LinearMixtureMDP,
-    "linear-mdp": LinearMDP,
-    "lq": LQSystem,
+    TabularMDP.kind: TabularMDP,
+    LinearMixtureMDP.kind: LinearMixtureMDP,
+    LinearMDP.kind: LinearMDP,
+    LQSystem.kind: LQSystem,
 }
-_ROWS = ("layers", "states", "actions", "indptr", "successors", "probabilities")  # of sparse transitions
+__all__ = ["Problem", "load_problem", "save_problem"]
+
 _DAMAGE = (OSError, ValueError, TypeError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
@@ -52,7 +52,7 @@ def load_problem(path: str | Path) -> Problem:
     values: dict[str, Any] = {key: array.item() if array.ndim == 0 else array for key, array in stored.items()}
     try:
         if kind is TabularMDP:
-            rows = {key: values.pop(key) for key in _ROWS}
+            rows = {key: values.pop(key) for key in ROWS}
             values["transitions"] = sparse_rows(**rows)
         return kind(**values)
     except ConfideError as error:
@@ -71,8 +71,8 @@ def _read(path: str | Path) -> Stored:
     except _DAMAGE as error:
         raise InvalidParameter(f"{path} is not a saved problem, or is damaged: {error}") from None
     written = _text(stored.pop("format", None))
-    if written != _FORMAT:
-        found = f"it is of format {written}, and this version of confide reads {_FORMAT}" if written else "it names no format"
+    if written != FORMAT:
+        found = f"it is of format {written}, and this version of confide reads {FORMAT}" if written else "it names no format"
         raise InvalidParameter(f"{path} is not a saved problem: {found}")
     if _text(stored.get("kind")) not in _KINDS:
         raise InvalidParameter(f"{path} is not a saved problem: its kind must be one of {', '.join(_KINDS)}")

@@ -11,6 +11,7 @@ from confide.errors import InvalidParameter
 from confide.planners.backward_induction import optimal, policy_values
 from confide.policy import FinitePolicy, Policy, StochasticPolicy, TabularPolicy, uniform_policy
 from confide.problems import _kernels
+from confide.problems.saving import save_problem
 from confide.problems.transitions import normalised
 from confide.trajectory import Trajectories, TransitionCounts
 
@@ -157,9 +158,7 @@ class FiniteProblem:
 
     def save(self, path: str | Path) -> None:
         """Into one file that `load_problem`, and the command line, open again."""
-        from confide.problems.files import save_problem
-
-        save_problem(self, path)  # type: ignore[arg-type]
+        save_problem(self, path)
 
     def _fitting(self, policy: Policy) -> FinitePolicy:
         if not isinstance(policy, TabularPolicy | StochasticPolicy):

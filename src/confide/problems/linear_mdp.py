@@ -42,6 +42,8 @@ class LinearMDPPublic:
 class LinearMDP(FiniteProblem):
     """P_h(s' | s, a) = <features[s, a], measures[h, :, s']> and r_h(s, a) = <features[s, a], reward_weights[h]>."""
 
+    kind: ClassVar[str] = "linear-mdp"  # in a saved file
+
     features: Array = field(repr=False)
     measures: Array = field(repr=False)
     reward_weights: Array = field(repr=False)

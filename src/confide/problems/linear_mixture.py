@@ -48,6 +48,8 @@ class LinearMixtureMDP(FiniteProblem):
     are unknown and stochastic: 1 with probability rewards[h, s, a], which must lie in the features' span.
     """
 
+    kind: ClassVar[str] = "linear-mixture"  # in a saved file
+
     kernels: Array = field(repr=False)
     weights: Array = field(repr=False)
     rewards: Array = field(repr=False)

@@ -14,6 +14,7 @@ from confide.planners.riccati import linear_costs, riccati
 from confide.policy import LinearPolicy, Policy
 from confide.problems import _kernels
 from confide.problems.lq_checks import LQCheck, Stationary, check, stationary, steered
+from confide.problems.saving import save_problem
 from confide.problems.transitions import frozen
 from confide.trajectory import Trajectories
 
@@ -49,6 +50,8 @@ class LQSystem:
     An unstable A is legitimate at a finite horizon: see `spectral_radius`. Rewards are minus costs, so that values and regret mean the same
     as everywhere.
     """
+
+    kind: ClassVar[str] = "lq"  # in a saved file
 
     A: Array
     B: Array
@@ -157,8 +160,6 @@ class LQSystem:
 
     def save(self, path: str | Path) -> None:
         """Into one file that `load_problem`, and the command line, open again."""
-        from confide.problems.files import save_problem
-
         save_problem(self, path)
 
     def _fitting(self, policy: Policy) -> LinearPolicy:

@@ -33,6 +33,8 @@ class TabularMDP(FiniteProblem):
     With `stochastic_rewards` a reward is 1 with the given probability, else 0, and unknown to the agent.
     """
 
+    kind: ClassVar[str] = "table"  # in a saved file
+
     transitions: Transitions
     rewards: Array = field(repr=False)
     start: Array = field(repr=False)

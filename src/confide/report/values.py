@@ -104,7 +104,7 @@ def promise_words(guarantee: Guarantee) -> str:
     """(epsilon, delta) as a sentence about one user."""
     if guarantee.trust is Trust.NONE:
         return "NONE: no noise was added, and users are not protected. For the data holder only: do not publish it."
-    change = "were replaced by somebody else" if guarantee.relation is Relation.REPLACE else "had contributed nothing"
+    change = "were replaced by somebody else" if guarantee.relation == Relation.REPLACE else "had contributed nothing"
     return (
         f"epsilon = {guarantee.epsilon:.4g} at delta = {guarantee.delta:g}: if any one of the {guarantee.users:,} users "
         f"{change}, the probability of any published result would change by at most the factor e^epsilon = "

@@ -96,7 +96,7 @@ class RegressionRows:
 
     def l1_sensitivity(self, relation: Relation) -> float:
         L, KY, d = self.row_norm, self.balance * self.target, self.dimension
-        if relation is Relation.NULL:
+        if relation == Relation.NULL:
             step = L**2 * (1 + (d - 1) / math.sqrt(2)) + math.sqrt(d) * L * KY
         else:
             responses = (math.sqrt(2) if self.nonnegative else 2) * L * KY
@@ -106,7 +106,7 @@ class RegressionRows:
 
     def _step(self, relation: Relation) -> float:
         L, KY = self.row_norm, self.balance * self.target
-        if relation is Relation.NULL:
+        if relation == Relation.NULL:
             return L * math.hypot(L, KY)
         if self.nonnegative:
             return math.sqrt(2) * L * math.hypot(L, KY)
@@ -173,7 +173,7 @@ class WeightedRows:
         return grid_for(self.largest)
 
     def sensitivity(self, relation: Relation) -> float:
-        step = 1.0 if relation is Relation.NULL else math.sqrt(2)
+        step = 1.0 if relation == Relation.NULL else math.sqrt(2)
         return math.sqrt(self.steps) * step + math.sqrt(self.size) * self.grid
 
     def l1_sensitivity(self, relation: Relation) -> float:
@@ -209,9 +209,9 @@ def _unpack(values: Array, dimension: int, balance: float) -> tuple[Array, Array
 
 def _unit_row_l1(dimension: int, relation: Relation) -> float:
     """Of one row in the unit ball: see `WeightedRows`."""
-    by_l2 = math.sqrt(_coordinates(dimension)) * (1.0 if relation is Relation.NULL else math.sqrt(2))
+    by_l2 = math.sqrt(_coordinates(dimension)) * (1.0 if relation == Relation.NULL else math.sqrt(2))
     one = 1 + dimension / math.sqrt(2)
-    return min(by_l2, one * (1 if relation is Relation.NULL else 2))
+    return min(by_l2, one * (1 if relation == Relation.NULL else 2))
 
 
 def _coordinates(dimension: int) -> int:

@@ -7,7 +7,7 @@ from confide.privacy.loss import compose
 from confide.privacy.request import JointDP
 from confide.reproduce.findings import Erratum, short
 from confide.reproduce.fits import exponent
-from confide.reproduce.luyo21_bounds import best_batches, linear_bound, mended_bound
+from confide.reproduce.luyo21.bounds import best_batches, linear_bound, mended_bound
 
 _PRIVACY, _SETTING = JointDP(1.0, 1e-5), LinearSetting(100_000, 5, 5)
 _AT = "K = 1e5, H = d = 5, epsilon = 1, delta = 1e-5, p = .1"
@@ -45,7 +45,7 @@ def number_of_batches() -> Erratum:
         "d^(3/5): that B balances the two terms of (22).",
         f"The B that makes (22) smallest has exponent {in_d:.2f} in d and {in_K:.2f} in K.",
         abs(in_d + 0.6) < 0.05 and abs(in_K - 0.4) < 0.05,
-        "`reproduce/luyo21_bounds.py: best_batches`, K = 1e90, epsilon = 1e-3",
+        "`reproduce/luyo21/bounds.py: best_batches`, K = 1e90, epsilon = 1e-3",
         {"in_d": in_d, "in_K": in_K},
     )
 
@@ -86,7 +86,7 @@ def tree_twice() -> Erratum:
         f"By the paper's own steps {short(nodes)} is enough where {short(made.sigma_gram)} is printed, {made.sigma_gram / nodes:.0f} times "
         f"as much (B = {made.batches}). Exponent of d in (22): {printed:.2f} printed, {mended:.2f} corrected; of K {same:.2f}.",
         made.sigma_gram > 5 * nodes and abs(printed - 1.6) < 0.1 and abs(mended - 1) < 0.05 and abs(same - 0.6) < 0.03,
-        f"`reproduce/luyo21_bounds.py: mended_bound`; {_AT}; exponents at K = 1e90, epsilon = 1e-3",
+        f"`reproduce/luyo21/bounds.py: mended_bound`; {_AT}; exponents at K = 1e90, epsilon = 1e-3",
         {"needed": nodes, "printed": made.sigma_gram, "in_d_printed": printed, "in_d_mended": mended},
     )
 
@@ -106,7 +106,7 @@ def without_batches() -> Erratum:
         "beta has d^(5/4) and R has d^(7/4): c_K = d Upsilon, not Upsilon.",
         f"Exponent of d in (22) with the constants of E.1 and B = K: {in_d:.2f}.",
         abs(in_d - 1.75) < 0.06,
-        "`reproduce/luyo21_bounds.py: linear_bound`, K = 1e90, d from 1e7 to 1e10",
+        "`reproduce/luyo21/bounds.py: linear_bound`, K = 1e90, d from 1e7 to 1e10",
         {"in_d": in_d},
     )
 
@@ -127,6 +127,6 @@ def pure_batches() -> Erratum:
         f"The B that makes (22) smallest has exponents {in_K:.2f} in K, {in_d:.2f} in d, {in_H:.2f} in H. At K = 1e9 (H = d = 5, epsilon = "
         f"1): {exact} batches at delta = 0, {approximate} at delta = 1e-5.",
         abs(in_K - 1 / 3) < 0.05 and abs(in_d + 2 / 3) < 0.05 and abs(in_H + 1 / 3) < 0.05 and exact < approximate,
-        "`reproduce/luyo21_bounds.py: best_batches`, K = 1e90, epsilon = 1e-3",
+        "`reproduce/luyo21/bounds.py: best_batches`, K = 1e90, epsilon = 1e-3",
         {"in_K": in_K, "in_d": in_d, "in_H": in_H, "pure": float(exact), "approximate": float(approximate)},
     )

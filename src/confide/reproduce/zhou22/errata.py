@@ -8,7 +8,7 @@ from confide.planners.regression import Regularity
 from confide.privacy.request import JointDP
 from confide.reproduce.findings import Erratum, short
 from confide.reproduce.fits import exponent
-from confide.reproduce.zhou22_bounds import K, constants, first_failure, terms, true_epsilon
+from confide.reproduce.zhou22.bounds import K, constants, first_failure, terms, true_epsilon
 
 _AT = "K = 1e5, H = d1 = 5, d2 = 3"
 
@@ -189,7 +189,7 @@ def reward_factor() -> Erratum:
         "and nu_r^2 are H^2 times smaller than those of the transitions, as they are in Thm. 6.5.",
         f"Equal regularizers: T_1 + T_2 grows like H^{found:.2f}, the stated term like H^{claimed:.2f} (K fixed).",
         found > claimed + 0.8,
-        "`reproduce/zhou22_bounds.py: terms`",
+        "`reproduce/zhou22/bounds.py: terms`",
         {"proved": found, "stated": claimed},
     )
 

@@ -8,8 +8,8 @@ import numpy as np
 from confide.evaluation import LSL, Subsample
 from confide.mechanisms.smooth import smooth_delta
 from confide.privacy.bounded import Array
-from confide.reproduce import balle16_chain as chain
-from confide.reproduce.balle16_bounds import (
+from confide.reproduce.balle16 import chain
+from confide.reproduce.balle16.bounds import (
     excess_risk_lsl,
     first_failure,
     lemma_10,
@@ -20,7 +20,7 @@ from confide.reproduce.balle16_bounds import (
     theorem_13,
     theorem_19,
 )
-from confide.reproduce.balle16_search import neighbours
+from confide.reproduce.balle16.search import neighbours
 from confide.reproduce.findings import Erratum, short
 
 _SMOOTH = "`mechanisms/smooth.py: smooth_delta`, the exact divergence"

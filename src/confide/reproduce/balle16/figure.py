@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from confide.privacy.bounded import Array
-from confide.reproduce import balle16_chain as chain
+from confide.reproduce.balle16 import chain
 from confide.reproduce.findings import Claim, Figure, Line, Panel, Say, short
 from confide.reproduce.fits import fitted
 

@@ -14,7 +14,7 @@ from confide.linear_mdps.batches import adaptive, one_by_one, static
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.reproduce.findings import Claim, Figure, Line, Panel, Say, Table, short
 from confide.reproduce.fits import fitted, plain
-from confide.reproduce.luyo21_bounds import in_episodes, linear_bound, mixture_bound, nontrivial_from, plus_bound
+from confide.reproduce.luyo21.bounds import in_episodes, linear_bound, mixture_bound, nontrivial_from, plus_bound
 from confide.reproduce.runs import at_random, case, promised_epsilon, regrets, with_epsilon
 
 Array = npt.NDArray[np.float64]

@@ -11,11 +11,12 @@ from confide.experiments.analysis import privacy_cost
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.request import JointDP, NoPrivacy, Request
 from confide.problems.zoo.control import oscillator, thermal
-from confide.reproduce import chowdhury21_bounds as bounds
-from confide.reproduce import chowdhury21_errata, chowdhury21_errata_proofs
+from confide.reproduce.chowdhury21 import bounds
+from confide.reproduce.chowdhury21 import errata as chowdhury21_errata
+from confide.reproduce.chowdhury21 import errata_proofs as chowdhury21_errata_proofs
 from confide.reproduce.findings import Algorithm, Claim, Erratum, Figure, Line, Panel, Reproduction, Say, Table, short
 from confide.reproduce.fits import exponent, fitted, plain
-from confide.reproduce.luyo21_bounds import nontrivial_from
+from confide.reproduce.luyo21.bounds import nontrivial_from
 from confide.reproduce.norms import norm_claims
 from confide.reproduce.runs import at_random, case, measured, regrets, with_epsilon
 
@@ -188,7 +189,7 @@ def rate_claims() -> tuple[Claim, ...]:
     fixed, growing = in_H(1.0), in_H(None)
     worst = public.horizon * (1 + public.gain_bound**2)
     start = nontrivial_from(lambda n: bounds.regret_bound(one, n) * public.horizon / worst)
-    how = "`reproduce/chowdhury21_bounds.py: regret_bound`, around K = 1e60"
+    how = "`reproduce/chowdhury21/bounds.py: regret_bound`, around K = 1e60"
     return (
         Claim(
             "Thm. 1, Thm. 3",

@@ -9,7 +9,7 @@ from confide.planners.riccati import linear_costs, riccati
 from confide.privacy.request import JointDP
 from confide.problems.lq import LQSystem
 from confide.problems.zoo.control import oscillator
-from confide.reproduce.chowdhury21_bounds import (
+from confide.reproduce.chowdhury21.bounds import (
     Array,
     constants,
     enlarged,
@@ -165,7 +165,7 @@ def leak() -> Erratum:
         f"Two data sets of 2000 users that differ in one, with equal releases (to {same:.0e}): beta = {widths[0]:.9f} and {widths[1]:.9f}. "
         f"ln det of the release is the same for both, {log_det:.3f}.",
         widths[0] != widths[1] and same < 1e-9,
-        f"`reproduce/chowdhury21_bounds.py: width`; {_AT}, epsilon = 1",
+        f"`reproduce/chowdhury21/bounds.py: width`; {_AT}, epsilon = 1",
         {"first": widths[0], "second": widths[1], "difference": widths[1] - widths[0]},
     )
 

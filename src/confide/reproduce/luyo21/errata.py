@@ -10,7 +10,7 @@ from confide.privacy.accounting import gaussian_mu
 from confide.privacy.loss import GaussianDP, PureDP
 from confide.privacy.request import JointDP, LocalDP
 from confide.reproduce.findings import Erratum, short
-from confide.reproduce.luyo21_bounds import mixture_bound
+from confide.reproduce.luyo21.bounds import mixture_bound
 
 Array = npt.NDArray[np.float64]
 SETTING = Setting(100_000, 5, 5)
@@ -213,7 +213,7 @@ def root() -> Erratum:
         f"{_AT}: {short(inside)} as printed, {short(outside)} as intended; their ratio is sqrt(beta_K) = {math.sqrt(beta):.0f}, the factor "
         "between the two lines.",
         math.isclose((outside - common) / (inside - common), math.sqrt(beta), rel_tol=1e-9),
-        "`reproduce/luyo21_bounds.py: mixture_bound`",
+        "`reproduce/luyo21/bounds.py: mixture_bound`",
         {"inside": inside, "outside": outside},
     )
 

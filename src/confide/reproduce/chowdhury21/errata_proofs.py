@@ -7,7 +7,7 @@ import numpy as np
 from confide.planners.riccati import riccati
 from confide.privacy.request import JointDP
 from confide.problems.zoo.control import oscillator
-from confide.reproduce.chowdhury21_bounds import FAILURE, K, constants
+from confide.reproduce.chowdhury21.bounds import FAILURE, K, constants
 from confide.reproduce.findings import Erratum, short
 
 

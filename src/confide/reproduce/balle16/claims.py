@@ -8,9 +8,9 @@ import numpy as np
 
 from confide.mechanisms.smooth import calibrate, smooth_alpha, smooth_delta
 from confide.privacy.request import CentralDP
-from confide.reproduce import balle16_chain as chain
-from confide.reproduce import balle16_figure as fig
-from confide.reproduce.balle16_bounds import (
+from confide.reproduce.balle16 import chain
+from confide.reproduce.balle16 import figure as fig
+from confide.reproduce.balle16.bounds import (
     binomial,
     excess_risk_lsl,
     first_failure,
@@ -22,7 +22,7 @@ from confide.reproduce.balle16_bounds import (
     theorem_19,
     true_epsilon,
 )
-from confide.reproduce.balle16_errata import errata
+from confide.reproduce.balle16.errata import errata
 from confide.reproduce.findings import Algorithm, Claim, Measurement, Reproduction, Say, Table, short
 from confide.reproduce.fits import exponent
 

@@ -8,8 +8,8 @@ import numpy as np
 from confide.evaluation import LSL, LSW
 from confide.mechanisms.smooth import smooth_delta
 from confide.privacy.bounded import Array
-from confide.reproduce import balle16_chain as chain
-from confide.reproduce.balle16_search import neighbours
+from confide.reproduce.balle16 import chain
+from confide.reproduce.balle16.search import neighbours
 
 
 def main_text(epsilon: float, delta: float, dimension: int) -> tuple[float, float]:

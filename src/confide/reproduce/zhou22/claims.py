@@ -11,13 +11,13 @@ from confide.experiments.analysis import privacy_cost
 from confide.mixtures.linopt_po import paper_step
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
-from confide.reproduce import zhou22_bounds as bounds
 from confide.reproduce.findings import Algorithm, Claim, Figure, Line, Panel, Reproduction, Say, Table, short
 from confide.reproduce.fits import exponent, fitted, plain
-from confide.reproduce.luyo21_bounds import nontrivial_from
+from confide.reproduce.luyo21.bounds import nontrivial_from
 from confide.reproduce.norms import norm_claims
 from confide.reproduce.runs import at_random, case, measured, regrets, with_epsilon
-from confide.reproduce.zhou22_errata import errata
+from confide.reproduce.zhou22 import bounds
+from confide.reproduce.zhou22.errata import errata
 
 Array = npt.NDArray[np.float64]
 DELTA, PROBLEM = 1e-5, "lock-rewards"
@@ -159,7 +159,7 @@ def _rate(locator: str, bound: Callable[..., float]) -> Claim:
         "Regret O(d^(7/4) sqrt(T H^4)/sqrt(epsilon)) up to logarithms: 1/2 in K, 1/2 in 1/epsilon, 7/4 in d, 5/2 in H.",
         f"The proof's bound with its constants: {said}. At epsilon = 1 it is below K H from K = {short(start)} on.",
         all(abs(value - want) < 0.06 for value, want in zip(found, claimed, strict=True)),
-        "`reproduce/zhou22_bounds.py`, around K = 1e100",
+        "`reproduce/zhou22/bounds.py`, around K = 1e100",
         {**dict(zip(("K", "epsilon", "d", "H"), found, strict=True)), "nontrivial_from": start},
     )
 

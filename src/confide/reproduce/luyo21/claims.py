@@ -12,10 +12,12 @@ from confide.mixtures.printed import Setting, printed, printed_plus
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.loss import GaussianDP, Loss, compose
 from confide.privacy.request import JointDP, LocalDP, Request
-from confide.reproduce import luyo21_errata, luyo21_errata_linear, luyo21_table
 from confide.reproduce.findings import Algorithm, Claim, Reproduction, Say, Table, short
 from confide.reproduce.fits import exponent
-from confide.reproduce.luyo21_bounds import (
+from confide.reproduce.luyo21 import errata as luyo21_errata
+from confide.reproduce.luyo21 import errata_linear as luyo21_errata_linear
+from confide.reproduce.luyo21 import table as luyo21_table
+from confide.reproduce.luyo21.bounds import (
     lemma_21_width,
     linear_bound,
     mixture_bound,
@@ -235,7 +237,7 @@ def rates(one: Constants) -> Claim:
         f"Regret bound with exponents {claimed} (C_w = sqrt(d) in it where there is one).",
         f"The proof's bound with its constants: {said}. At epsilon = 1 it is below K H from K = {short(start)} on.",
         all(abs(value - want) < 0.06 for value, want in zip(found, one.exponents, strict=True)),
-        f"`reproduce/luyo21_bounds.py`, around K = {far:.0e}",
+        f"`reproduce/luyo21/bounds.py`, around K = {far:.0e}",
         {**dict(zip(("K", "epsilon", "d", "H"), found, strict=True)), "nontrivial_from": start},
     )
 

@@ -1,0 +1,84 @@
+"""Sums of public codes of transitions: each user adds one row of a public table per step. PRIVATE until a privatizer has added noise."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from confide.errors import InvalidParameter
+from confide.mixtures.code_features import Codes
+from confide.privacy.bounded import Bounded, grid_for
+from confide.privacy.request import Relation
+from confide.statistics.transitions import valid_transitions
+from confide.trajectory import Trajectories, TransitionCounts
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """One row of a public table for each of `steps` steps, or zero.
+
+    Enforced: a contribution is looked up, not computed, so whatever a user's data are, it is a row of the table or zero. The table is
+    scaled to rows (and zero) at most sqrt(2) apart in L2, then rounded to the grid; `spread` is how far apart they are in L1.
+
+    Sensitivity of one step: replace: two rows, sqrt(2) apart at most; null: a row and zero, which is one of the points that are at most
+    sqrt(2) apart. In L1 `spread` in both cases. The steps are separate coordinates: a factor sqrt(steps), in L1 steps. Rounding moves each
+    coordinate of either row by half a grid step, which is added.
+    """
+
+    of_table: ClassVar[bool] = True  # its numbers are properties of a public table that a certificate does not hold
+
+    steps: int
+    dimension: int
+    spread: float
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.dimension < 1:
+            raise InvalidParameter("a table of codes needs at least one step and one coordinate")
+        least, most = math.sqrt(2) * (1 - 1e-9), math.sqrt(2 * self.dimension) * (1 + 1e-9)
+        if not least <= self.spread <= most:  # ||x||_2 <= ||x||_1 <= sqrt(c) ||x||_2
+            raise InvalidParameter(f"rows sqrt(2) apart are between {least:.4f} and {most:.4f} apart in L1, got {self.spread}")
+
+    @property
+    def about(self) -> str:
+        return f"a code of {self.dimension} numbers from a public table, at each of {self.steps} steps"
+
+    @property
+    def size(self) -> int:
+        return self.steps * self.dimension
+
+    @property
+    def largest(self) -> float:
+        return math.sqrt(2)
+
+    @property
+    def grid(self) -> float:
+        return grid_for(self.largest)
+
+    def sensitivity(self, relation: Relation) -> float:  # noqa: ARG002 - the same for both
+        return math.sqrt(2 * self.steps) + math.sqrt(self.size) * self.grid
+
+    def l1_sensitivity(self, relation: Relation) -> float:  # noqa: ARG002 - the same for both
+        return self.steps * self.spread + self.size * self.grid
+
+
+class TransitionSums:
+    """Turns the users of a round into the sum of their transitions' codes, step by step. The same table serves all rounds.
+
+    Impossible transitions have a code like all others (zero, if no kernel knows them); a state or an action that does not exist adds zero.
+    """
+
+    def __init__(self, codes: Codes, steps: int) -> None:
+        scale = math.sqrt(2) / codes.diameter
+        *_, dimension = codes.table.shape
+        self.bound = TableRows(steps, dimension, codes.l1_diameter * scale)
+        self._whole = np.rint(codes.table * (scale / self.bound.grid))  # in grid steps
+        self.table = self._whole * self.bound.grid  # as it is sent
+
+    def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
+        S, A, _, dimension = self._whole.shape
+        seen = valid_transitions(users, self.bound.steps, S, A)
+        sums = np.zeros((self.bound.steps, dimension))
+        rows = self._whole[seen.state, seen.action, seen.next_state]
+        np.add.at(sums, seen.step, rows * seen.count[:, None])  # whole numbers: exact
+        return Bounded((sums * self.bound.grid).ravel(), self.bound, seen.users)

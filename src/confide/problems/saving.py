@@ -1,0 +1,28 @@
+"""How a problem becomes a file: arrays in an .npz, never a pickle."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from confide.errors import InvalidParameter
+
+FORMAT = "confide-problem/1"
+ROWS = ("layers", "states", "actions", "indptr", "successors", "probabilities")  # of sparse transitions
+
+
+def save_problem(problem: Any, path: str | Path) -> None:
+    """Write the whole truth of a problem, also what is hidden from agents; `load_problem` gives it back bit by bit."""
+    kind = vars(type(problem)).get("kind")  # its own: a subclass would not be the same when it is loaded
+    if kind is None:
+        raise InvalidParameter(
+            f"only TabularMDP, LinearMixtureMDP, LinearMDP and LQSystem can be saved, got {type(problem).__name__}"
+        )
+    values = {field.name: getattr(problem, field.name) for field in fields(problem)}
+    if kind == "table":
+        P = values.pop("transitions")
+        values |= {key: getattr(P, key) for key in ROWS}
+    arrays = {key: np.asarray(value) for key, value in values.items() if value is not None}
+    with open(path, "wb") as file:  # a file object: np.savez must not add an ending of its own
+        np.savez_compressed(file, allow_pickle=False, format=np.array(FORMAT), kind=np.array(kind), **arrays)
