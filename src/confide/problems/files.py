@@ -30,21 +30,6 @@ __all__ = ["Problem", "load_problem", "save_problem"]
 _DAMAGE = (OSError, ValueError, TypeError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
-def save_problem(problem: Problem, path: str | Path) -> None:
-    """Save a problem, including what is hidden from agents; `load_problem` restores it exactly."""
-    kind = next((kind for kind, cls in _KINDS.items() if type(problem) is cls), None)
-    if kind is None:
-        names = ", ".join(cls.__name__ for cls in _KINDS.values())
-        raise InvalidParameter(f"only these can be saved: {names}; got {type(problem).__name__}")
-    values = {field.name: getattr(problem, field.name) for field in fields(problem)}
-    if isinstance(problem, TabularMDP):
-        P = values.pop("transitions")
-        values |= {key: getattr(P, key) for key in _ROWS}
-    arrays = {key: np.asarray(value) for key, value in values.items() if value is not None}
-    with open(path, "wb") as file:  # a file object: np.savez must not add an ending of its own
-        np.savez_compressed(file, allow_pickle=False, format=np.array(_FORMAT), kind=np.array(kind), **arrays)
-
-
 def load_problem(path: str | Path) -> Problem:
     """Load a saved problem, with the same checks as a new one."""
     stored = _read(path)
