@@ -57,7 +57,7 @@ def test_the_summary_says_what_was_done_and_what_it_rests_on(log, call):
         "e^epsilon = 7.39",
         "with probability 90 %, including noise and sampling error",
         "each interval covers the expected return from its state, as counted below, with",
-        "returns are clipped to [0, 1]; the first trajectory of each user is used, and of it the first 10,000 steps; all different",
+        "returns are clipped to [0, 1]; the first trajectory of each user is used, and its first 10,000 steps; all different",
         "a user with a state of 6 or more contributes zero (confide logs check --states shows the data holder how many).",
         "secure: discrete",
         "NOTHING WAS CHARGED: without --ledger",

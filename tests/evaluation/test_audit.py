@@ -33,7 +33,7 @@ def test_laplace_noise_is_attacked_too():
     [
         ("sufficient-statistics", None, 300),
         ("sufficient-statistics", "shared", 300),
-        ("lstd", None, 300),
+        ("lstd", None, 1000),
         ("lstd", "shared", 100),
         ("importance-sampling", None, 300),
         ("importance-sampling", "redraw", 1000),  # one number: there is nobody to share a draw with

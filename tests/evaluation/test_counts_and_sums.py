@@ -75,7 +75,7 @@ def test_the_plan_is_within_30_percent(users, visits, chain):
 
 def test_a_plan_says_what_it_assumes_and_knows_no_data(chain):
     plan = CountsAndSums(states=716, visits=20).plan(50_000, PRIVATE)
-    assert "same share of users" in str(plan) and "as much as their range allows" in str(plan)
+    assert "same share of users" in str(plan) and "the largest variance that their range allows" in str(plan)
     assert plan.rmse == pytest.approx(math.hypot(plan.noise, plan.sampling))
     assert CountsAndSums(states=716, visits=20).plan(50_000, NoPrivacy()).noise < 1e-6
     with pytest.raises(InvalidParameter, match="users"):

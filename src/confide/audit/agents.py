@@ -1,4 +1,4 @@
-"""Audits of whole agents: all releases of a short run, or all messages of devices, with one user replaced by another."""
+"""Whole agents, attacked: everything that a short run ever releases, or that devices send, with one user replaced by another."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""The constants printed in [Luyo21] for linear mixtures, and their exact privacy loss.
+"""The constants printed in [Luyo21] and [Zhou22] for linear mixtures, and the loss that they really give.
 
 [Luyo21], `printed` and `printed_plus`:
 features satisfy ||phi_v|| <= 1 for v in [0, 1] (Asm. 2): with d known kernels, phi = P / sqrt(d), so that w = sqrt(d) x the mixture and

@@ -31,7 +31,7 @@ _DAMAGE = (OSError, ValueError, TypeError, EOFError, NotImplementedError, Runtim
 
 
 def load_problem(path: str | Path) -> Problem:
-    """Load a saved problem, with the same checks as a new one."""
+    """A problem that was saved, checked like any other."""
     stored = _read(path)
     kind = _KINDS[_text(stored.pop("kind"))]
     values: dict[str, Any] = {key: array.item() if array.ndim == 0 else array for key, array in stored.items()}
