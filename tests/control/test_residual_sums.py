@@ -58,7 +58,7 @@ def test_what_makes_no_sense_is_refused_or_zero():
     assert not sent([[np.nan, 0.0], [0.0, 0.0]], [[0.0]]).any()
     with pytest.raises(InvalidParameter, match="states and inputs must have shapes"):
         SUMS.contribution(Trajectories(np.zeros((1, 3, 5)), np.zeros((1, 2, 1)), np.zeros((1, 2))))
-    with pytest.raises(InvalidParameter, match="there are trajectories, and no counts"):
+    with pytest.raises(InvalidParameter, match="expected trajectories, got counts"):
         SUMS.contribution(nobody_counted(3, 2))
     with pytest.raises(InvalidParameter, match="weight must be positive"):
         ResidualRows(2, 1, 0.0)

@@ -211,7 +211,7 @@ def test_half_a_billion_users_still_add_up_exactly():
         w = int(weight * UNIT)
         y = math.trunc(min(value, 1 - w / UNIT) * UNIT)
         assert int(steps_of(each.response(0, np.full(S, value), weight))[0]) == phi * users * (y + w) // UNIT
-    with pytest.raises(InvalidParameter, match="users can be kept"):
+    with pytest.raises(InvalidParameter, match="users can be stored"):
         each.add(nobody_counted(2**31, 1))
     assert each.users == users
 

@@ -55,7 +55,9 @@ def test_what_intervals_are_about_and_why_they_are_the_whole_range(made_up):
     assert "covers the best linear fit with probability" in dict(words(linear))["intervals"]
     one.estimate.released["sampling_variance"][:] = np.inf
     linear = Shown(one.estimate, "")
-    assert "5 intervals are the whole range: with this much noise the matrix could be singular" in dict(words(linear))["intervals"]
+    assert (
+        "5 intervals are the whole range: with this much noise the matrix could be singular" in dict(words(linear))["intervals"]
+    )
 
 
 def test_without_error_bars_it_says_why(made_up):
