@@ -1,7 +1,7 @@
 # %% [markdown]
-# # What is a policy worth? From a log of people, on a budget
+# # Evaluate a policy from a log, with a privacy budget
 #
-# `python examples/analyst.py [--quick] [--out analyst]`, or cell by cell in an editor that knows `# %%`. Its page is
+# `python examples/analyst.py [--quick] [--out analyst]`, or cell by cell in an editor that supports `# %%`. It is described in
 # docs/tutorial_evaluation.md.
 
 # %%
@@ -19,17 +19,17 @@ from confide.policy import StochasticPolicy
 from confide.privacy import CentralDP, Certificate, Ledger
 from confide.problems import TabularMDP
 
-parser = argparse.ArgumentParser(description="What is a policy worth? From a log of people, on a budget.")
-parser.add_argument("--quick", action="store_true", help="small numbers, in seconds")
-parser.add_argument("--out", type=Path, default=Path("analyst"), help="the folder of what is published")
-options, _ = parser.parse_known_args()  # a notebook has arguments of its own
+parser = argparse.ArgumentParser(description="Evaluate a policy from a log, with a privacy budget.")
+parser.add_argument("--quick", action="store_true", help="fewer users and seeds; takes seconds")
+parser.add_argument("--out", type=Path, default=Path("analyst"), help="folder for the published files")
+options, _ = parser.parse_known_args()  # a notebook adds its own arguments
 users = 5_000 if options.quick else 50_000
 rehearsal = tempfile.TemporaryDirectory(prefix="analyst-")
-out, kept = options.out, Path(rehearsal.name)  # raw data and the budget: never in the folder that is published
+out, kept = options.out, Path(rehearsal.name)  # raw data and the budget: never in the published folder
 
 # %% [markdown]
 # ## A log
-# Patients in a ward, twenty states of health from death (0) to recovery (19). Whoever has a log of their own starts at `confide.logs.open`.
+# Simulated patients in a ward, twenty states of health from death (0) to recovery (19). With your own log, start at `confide.logs.open`.
 
 # %%
 states, steps = 20, 60
@@ -45,8 +45,8 @@ logs = confide.logs.open(kept / "stays.parquet", max_trajectories=1, max_steps=s
 print(logs.check(states=states), "\n")
 
 # %% [markdown]
-# ## A plan, before the data are touched
-# The error that each epsilon would give, from public numbers alone.
+# ## A plan, before reading the data
+# The expected error for each epsilon, from public numbers only.
 
 # %%
 estimator = CountsAndSums(states=states, return_bound=1.0, visits=states, second_moments=True)
@@ -54,8 +54,8 @@ for epsilon in (0.25, 1.0, 4.0):
     print(estimator.plan(users=users, privacy=CentralDP(epsilon, 1e-6)), "\n")
 
 # %% [markdown]
-# ## A budget, and one question
-# The ledger is charged before the log is opened; the same question asked again is answered from it, for nothing.
+# ## A budget, and one release
+# The ledger is charged before the log is opened; the same release is returned from the ledger again, at no cost.
 
 # %%
 private = CentralDP(epsilon=1.0, delta=1e-6)
@@ -69,7 +69,7 @@ with Ledger.init(kept / "budget.sqlite", epsilon=1.2, delta=1e-6) as ledger:
         print("refused:", error, "\n")
 
 # %% [markdown]
-# ## The table that is published
+# ## The published table
 
 # %%
 low, high = estimate.interval(0.9)
@@ -81,11 +81,11 @@ estimate.save(out)
 verify(Certificate.load(out / "certificate.json"))
 
 # %% [markdown]
-# ## For the data holder alone: how far off is it?
+# ## For the data holder only: the true error
 
 # %%
 exact = LSW(states=states).release(logs)  # NOT PRIVATE
 seen = np.arange(1, 19)
 print(f"\nlargest difference to the exact values: {np.abs(estimate.values - exact.values)[seen].max():.4f} (not for publication)")
 print(f"published: {', '.join(sorted(path.name for path in out.iterdir()))} in {out}")
-rehearsal.cleanup()  # a data holder keeps the log and the budget, and nobody else sees them
+rehearsal.cleanup()  # in practice the data holder keeps the log and the budget, and they stay private

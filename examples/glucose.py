@@ -1,8 +1,8 @@
-"""Private insulin dosing for many patients: what it brings, what it costs, and what somebody who sees everybody else learns of one patient.
+"""Private insulin dosing for many patients: its benefit, its cost, and what an adversary who knows all other patients learns about one.
 
     python examples/glucose.py [--quick] [--out docs/glucose]
 
-Draws patient.svg, learning.svg and adversary.svg, and prints every number of docs/glucose.md, from fixed seeds, in some minutes.
+Draws patient.svg, learning.svg and adversary.svg, and prints every number of docs/glucose.md, from fixed seeds. It takes some minutes.
 """
 
 import argparse
@@ -43,7 +43,7 @@ TEXT, SMALL = 10.5, 9.5
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is computed."""
+    """The size of the computation."""
 
     patients: int = 20_000
     others: tuple[int, ...] = (10_000, 100_000)  # numbers of patients
@@ -139,9 +139,9 @@ def tell_learning(system: Any, runs: dict[str, list[confide.Run]], effort: Effor
     for size in (gate(system, OURS), *effort.others):
         print(f"  epsilon = 1, {size:,} patients: {spread([served(system, OURS, size, seed) for seed in range(effort.seeds)])}")
     for name, privacy in PROMISES.items():
-        print(f"  {name}: nobody tries inputs below {gate(system, privacy):,} patients")
+        print(f"  {name}: no exploration below {gate(system, privacy):,} patients")
     alone, tried = CertaintyEquivalentLQ(system.public, episodes=effort.patients, privacy=OURS).schedule.times[:2]
-    print(f"  epsilon = 1: the first {alone} patients are left alone, the next {tried - alone} try inputs")
+    print(f"  epsilon = 1: the first {alone} patients get no input, the next {tried - alone} explore")
     first = runs["epsilon = 1"][0]
     costs = [(segment.users, -segment.value) for segment in first.segments]
     worse = sum(users for users, cost in costs if cost > -system.uniform_value)
@@ -359,7 +359,7 @@ def main(effort: Effort, folder: Path) -> None:
     runs = {name: [served(system, privacy, effort.patients, seed) for seed in seeds] for name, privacy in PROMISES.items()}
     first = runs["epsilon = 1"][0]
     checked = verify(first.certificate)
-    print(f"{first.guarantee}; computed again from the certificate: epsilon {checked.epsilon:.3f} at delta {checked.delta:g}")
+    print(f"{first.guarantee}; recomputed from the certificate: epsilon {checked.epsilon:.3f} at delta {checked.delta:g}")
     nothing = LinearPolicy(np.zeros_like(first.policy.gains))
     policies = {"without control": nothing, "private control": first.policy, "optimum": system.optimal_policy}
     loops = closed_loops(system, policies, effort.draws)
@@ -385,7 +385,7 @@ def main(effort: Effort, folder: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small numbers, in seconds")
-    parser.add_argument("--out", type=Path, default=Path("glucose"), help="the folder of the pictures")
+    parser.add_argument("--quick", action="store_true", help="fewer users and seeds; takes seconds")
+    parser.add_argument("--out", type=Path, default=Path("glucose"), help="folder for the figures")
     options = parser.parse_args()
     main(QUICK if options.quick else Effort(), options.out)

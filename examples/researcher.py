@@ -1,7 +1,7 @@
 # %% [markdown]
-# # Two private learners, and one of your own
+# # Compare two private learners with your own
 #
-# `python examples/researcher.py [--quick] [--out researcher]`, or cell by cell in an editor that knows `# %%`. Its page is
+# `python examples/researcher.py [--quick] [--out researcher]`, or cell by cell in an editor that supports `# %%`. It is described in
 # docs/tutorials/researcher.md.
 
 # %%
@@ -24,24 +24,24 @@ from confide.problems.linear_mixture import LinearMixturePublic
 from confide.report import plot_runs, write_report
 from confide.statistics import WeightedRows
 
-parser = argparse.ArgumentParser(description="Two private learners, and one of your own.")
-parser.add_argument("--quick", action="store_true", help="small numbers, in seconds")
-parser.add_argument("--out", type=Path, default=Path("researcher"), help="the folder of runs, figure and report")
-options, _ = parser.parse_known_args()  # a notebook has arguments of its own
+parser = argparse.ArgumentParser(description="Compare two private learners with your own.")
+parser.add_argument("--quick", action="store_true", help="fewer users and seeds; takes seconds")
+parser.add_argument("--out", type=Path, default=Path("researcher"), help="folder for runs, figure and report")
+options, _ = parser.parse_known_args()  # a notebook adds its own arguments
 users, seeds = (2_000, 1) if options.quick else (100_000, 5)
 
 # %% [markdown]
-# ## A world whose optimal value is known, and a promise
-# A lock: at each of five steps one hidden action moves right. Regret is exact, because the world knows what every policy is worth.
+# ## A problem whose optimal value is known, and a privacy request
+# A lock: at each of five steps one hidden action moves right. Regret is exact, because the value of every policy is known.
 
 # %%
 problem = confide.problems.lock(seed=0)
 private = confide.JointDP(epsilon=1.0, delta=1e-5)
 at_random = users * (problem.optimal_value - problem.uniform_value)
-print(f"{users:,} users; playing at random loses {at_random:,.0f}\n")
+print(f"{users:,} users; the regret of uniform play is {at_random:,.0f}\n")
 
 # %% [markdown]
-# ## Before any run: what is promised, and how much noise that takes
+# ## Before a run: the guarantee, and how much noise it needs
 
 # %%
 tight = UCRLVTR(problem.public, episodes=users, privacy=private)
@@ -51,14 +51,14 @@ print(confide.explain(tight, paper, mine), "\n")
 
 
 # %% [markdown]
-# ## An algorithm of your own
+# ## Your own algorithm
 # A bound, and a pure function from releases to rounds. A share of the users plays at random, all others the best policy for the estimate.
 
 
 # %%
 @dataclass(frozen=True)
 class Planning:
-    """Least squares on what was released, no optimism at all."""
+    """Least squares on released statistics, without optimism."""
 
     public: LinearMixturePublic
     bound: WeightedRows
@@ -75,11 +75,11 @@ class Planning:
         return Round((random, best.policy), statistic, shares=(self.share, 1 - self.share))
 
     def describe(self) -> Description:
-        return Description("my own", f"greedy on least squares; {self.share:.0%} of the users explore")
+        return Description("custom", f"greedy on least squares;  {self.share:.0%} of the users explore")
 
 
 class Explorers(Learner):
-    """Joint, local or no privacy: whatever is asked for."""
+    """Joint, local or no privacy, as requested."""
 
     name = "explorers"
 
@@ -98,7 +98,7 @@ class Explorers(Learner):
 
 # %% [markdown]
 # ## Runs
-# Each seed is a world, an agent and its noise. An agent learns once, so every run has a new one.
+# A seed determines the users, the agent and its noise. An agent learns once, so every run needs a new agent.
 
 # %%
 runs = [
@@ -107,14 +107,14 @@ runs = [
     for promise in (private, confide.NoPrivacy())
     for seed in range(seeds)
 ]
-print(f"{'agent':14} {'promise':55} {'lost':>8}  90 % of the way after")
+print(f"{'agent':14} {'guarantee':55} {'regret':>8}  users to 90 % of optimal")
 for run in runs:
     promise = run.guarantee.partition(", replace")[0]
-    print(f"{run.agent:14} {promise:55} {run.regret[-1]:8,.0f}  {run.episodes_to(0.9) or 'not yet'}")
+    print(f"{run.agent:14} {promise:55} {run.regret[-1]:8,.0f}  {run.episodes_to(0.9) or 'never'}")
 
 # %% [markdown]
-# ## What is kept
-# Runs as JSON and CSV with their certificates, one figure for a paper, one page for everybody.
+# ## Results
+# Runs as JSON and CSV with their certificates, a figure for a paper, and a report.
 
 # %%
 options.out.mkdir(parents=True, exist_ok=True)
@@ -122,5 +122,5 @@ for run in runs:
     kind = "none" if run.guarantee.startswith("NO PRIVACY") else "joint"
     run.save(options.out / f"{run.agent}-{kind}-seed-{run.seed}")
 plot_runs(runs).savefig(options.out / "regret.svg")
-page = write_report(runs, options.out / "report.html", title="Two private learners, and one of ours")
+page = write_report(runs, options.out / "report.html", title="Two private learners and a custom one")
 print(f"\n{runs[0].guarantee}\n{page}")

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Devices, messages, and a server that may crash
 #
-# `python examples/service.py [--quick] [--out service]`, or cell by cell in an editor that knows `# %%`. Its page is
-# docs/tutorials/service.md. Server and devices live in one process here, and share nothing but bytes.
+# `python examples/service.py [--quick] [--out service]`, or cell by cell in an editor that supports `# %%`. It is described in
+# docs/tutorials/service.md. Server and devices run in one process here, and exchange only bytes.
 
 # %%
 import argparse
@@ -23,19 +23,19 @@ from confide.privatizers import every
 from confide.trajectory import Trajectories
 
 parser = argparse.ArgumentParser(description="Devices, messages, and a server that may crash.")
-parser.add_argument("--quick", action="store_true", help="small numbers, in seconds")
-parser.add_argument("--out", type=Path, default=Path("service"), help="the folder of what is published")
-options, _ = parser.parse_known_args()  # a notebook has arguments of its own
+parser.add_argument("--quick", action="store_true", help="fewer users and seeds; takes seconds")
+parser.add_argument("--out", type=Path, default=Path("service"), help="folder for the published files")
+options, _ = parser.parse_known_args()  # a notebook adds its own arguments
 users, between = (60, 20) if options.quick else (6_000, 500)
 rehearsal = tempfile.TemporaryDirectory(prefix="service-")
-out, kept = options.out, Path(rehearsal.name)  # states are never in the folder that is published
+out, kept = options.out, Path(rehearsal.name)  # states are never in the published folder
 out.mkdir(parents=True, exist_ok=True)
 
 # %% [markdown]
-# ## What both sides know: the public part of the problem, the schedule, the promise
+# ## What both sides know: the public part of the problem, the release schedule, the privacy request
 
 # %%
-world = confide.problems.lock(seed=0)  # the truth, which users live in and nobody knows
+world = confide.problems.lock(seed=0)  # the true problem, unknown to server and devices
 promise = LocalDP(epsilon=8.0, delta=1e-6)
 rng = np.random.default_rng(0)
 
@@ -76,20 +76,20 @@ print(f"one message of {len(message)} bytes: {phone.guarantee}")
 refused(lambda: server.absorb(message), DuplicateMessage)
 
 # %% [markdown]
-# ## A round of users, one of them too late
+# ## A batch of users, and a message that is too late
 
 # %%
 late = device("late")
 too_late = late.report(play(late.plan(release)))
 while server.released().generation == 0:
-    client = server.client()  # a device in this process, with noise of its own
+    client = server.client()  # a device in this process, with its own noise
     server.absorb(client.report(play(client.plan(release))))
 print(f"{server.users} users, {server.released().generation} release")
 refused(lambda: server.absorb(too_late), StaleMessage)
 
 # %% [markdown]
-# ## A crash, half-way through a round
-# Messages since the last release are lost with the process; devices send the same bytes again, and nobody is noised twice.
+# ## A crash within a batch
+# Messages since the last release are lost with the process; devices send the same bytes again, so that noise is added once per user.
 
 # %%
 second = server.publish()
@@ -113,7 +113,7 @@ for name in names:
 assert server.users == before
 
 # %% [markdown]
-# ## The rest of the users, and a backup that must not come back
+# ## The remaining users, and an old backup that is refused
 
 # %%
 shutil.copy(kept / "server.state", kept / "backup.state")
@@ -124,13 +124,13 @@ while server.users < users:
 learned = np.mean([world.value(policy) for policy in server.current_round().policies])
 print(f"{server.users} users, {server.released().generation} releases")
 print(
-    f"the next users would get {learned:.2f} each; at random it is {world.uniform_value:.2f}, at best {world.optimal_value:.2f}"
+    f"value of the current policies: {learned:.2f}; uniform play: {world.uniform_value:.2f}, optimal play: {world.optimal_value:.2f}"
 )
 shutil.copy(kept / "backup.state", kept / "server.state")
 refused(lambda: learner().keep(kept / "server.state"), StateError)
 
 # %% [markdown]
-# ## What is published
+# ## The published files
 
 # %%
 (out / "release.bin").write_bytes(server.publish())
@@ -139,4 +139,4 @@ certificate = certify(server.guarantee, server.mechanisms(), subject="a rehearsa
 verify(certificate)
 certificate.save(out / "certificate.json")
 print(f"{server.guarantee}\n{', '.join(sorted(path.name for path in out.iterdir()))} in {out}")
-rehearsal.cleanup()  # a service keeps its states, and nobody else sees them
+rehearsal.cleanup()  # in practice a service keeps its states private

@@ -1,4 +1,4 @@
-"""Ten thousand users, one promise: what leaves, how noisy it is, and the certificate that says so.
+"""Private least-squares statistics of ten thousand users: releases, their noise, and a certificate.
 
 python examples/statistics.py [FOLDER]
 """
@@ -19,10 +19,10 @@ STEPS, DIMENSION, USERS = 4, 5, 10_000
 
 def main(folder: Path) -> None:
     privacy = confide.JointDP(epsilon=1.0, delta=1e-5)
-    bound = RegressionRows(STEPS, DIMENSION, nonnegative=True)  # what one user may contribute; everything else is clipped
+    bound = RegressionRows(STEPS, DIMENSION, nonnegative=True)  # contributions are clipped to this bound
     schedule = geometric(USERS)
     world = np.random.default_rng(0)
-    truth = world.dirichlet(np.ones(DIMENSION), size=STEPS)  # what there is to learn, one weight vector per step
+    truth = world.dirichlet(np.ones(DIMENSION), size=STEPS)  # the unknown weights, one vector per step
     privatizer = CentralPrivatizer(bound, schedule, privacy=privacy, noise=noise_source("fast", 1))
 
     print(f"{USERS:,} users, {schedule.leaves} releases, {privacy}")
@@ -36,7 +36,7 @@ def main(folder: Path) -> None:
         released = privatizer.release()
         Lambda, u = bound.unpack(released.values)
         signal, basis = np.linalg.eigh(Lambda)
-        ridge = released.noise.std * np.sqrt(DIMENSION / 2) + 1  # of the size of the noise, which is public
+        ridge = released.noise.std * np.sqrt(DIMENSION / 2) + 1  # proportional to the noise, whose scale is public
         solved = (basis.swapaxes(1, 2) @ u[..., None])[..., 0] / (np.maximum(signal, 0) + ridge)
         weights = (basis @ solved[..., None])[..., 0]
         print(f"{time:8,}  {released.noise.std:7.1f}  {signal[:, 0].mean():8.1f}  {np.abs(weights - truth).mean():.3f}")
@@ -44,7 +44,7 @@ def main(folder: Path) -> None:
     guarantee = confide.billboard(privatizer.guarantee)
     folder.mkdir(parents=True, exist_ok=True)
     certify(guarantee, [privatizer.mechanism()], subject="least-squares statistics of the demo").save(folder / "certificate.json")
-    print(f"\n{guarantee}\n{folder / 'certificate.json'} says so, and can be checked:")
+    print(f"\n{guarantee}\nThe certificate {folder / 'certificate.json'} can be verified:")
 
 
 if __name__ == "__main__":

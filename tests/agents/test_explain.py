@@ -200,7 +200,7 @@ def test_what_cannot_be_explained():
     with pytest.raises(InvalidParameter, match=r"needs a learner .*, got uniform"):
         explain(Uniform(WORLD.public, episodes=3))
     for nothing, name in ((UCRLVTR, "UCRLVTR"), ("ucrl-vtr", "ucrl-vtr")):
-        with pytest.raises(InvalidParameter, match=f"{name}: create an agent first"):
+        with pytest.raises(InvalidParameter, match=f"expected an agent, got the class {name}: create an agent first"):
             explain(nothing)
 
 

@@ -136,7 +136,7 @@ class AnswersSubject(AgentSubject):
 
 @dataclass(frozen=True)
 class DeviceSubject(_Attacked):
-    """Two devices of a small lock under a local promise. The first one's user is one of the two who are farthest apart, the other one is
+    """Two devices of a small lock under local privacy. The first one's user is one of the two who are farthest apart, the other one is
     silent. Each is asked for its message twice, and the adversary reads everything: lengths, releases, nonces, numbers.
     """
 

@@ -120,21 +120,21 @@ def paper(public: LQPublic, episodes: int, privacy: Request, schedule: Schedule 
 class OFULQ(Learner):
     """Private-OFU-RL: the best controls for the cheapest system that is plausible, from private prefix sums of z z^T and z x'^T.
 
-    Promise: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user, all steps together (`ControlRows`), through
-    one counter; delta = 0 gives Laplace noise, for which the width is not proved. Bounds are enforced by the clip, never assumed. Gains are
-    functions of releases alone: they do not depend on a user's x_1, as (9) would have it.
+    Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user, all steps together (`ControlRows`),
+    through one counter; delta = 0 gives Laplace noise, for which the width is not proved. Bounds are enforced by the clip, never assumed.
+    Gains are functions of releases alone: they do not depend on a user's x_1, as (9) would have it.
 
     Reference: [Chowdhury21, Alg. 1]; calibration="paper": Sec. IV and Thm. 3, a release per episode through a binary tree, with the printed
-    noise, shift and width. The guarantee states what that noise really gives; constants that give more than was asked for are refused (from
+    noise, shift and width. The guarantee states the exact loss of that noise; constants that give more than requested are refused (from
     epsilon = 39.4 on, at gamma = 1.2 and delta = 1e-5).
 
-    Departures of both: the search (9) is done (`control/optimistic_planning.py`), for x_1 uniform on the sphere; the width is a function of
-    releases (the printed beta_k reads the exact Z^T Z: a leak); K_h uses P_{h+1}; gains are projected to gamma. Of "paper": one query for
-    both counters, with the printed standard deviations, in the isometric coordinates of `svec`; an episode that Assumption 1 forbids is
-    clipped, at its bounds. Departures of "tight", for less noise at the same promise: an episode is clipped as a whole, by weights that are
-    known before their noise, so that the width stays valid, and holds with probability 1 - `failure` at all releases together; the counter
-    with the least noise; geometric releases. Of Assumption 1 privacy needs nothing. The width needs ||Theta||_F <= parameter_bound and
-    ||w|| <= C_w; the printed one needs Assumption 1.
+    Departures of both: the search (9) is done (`control/optimistic_planning.py`), for x_1 uniform on the sphere; the width is a function
+    of releases (the printed beta_k reads the exact Z^T Z: a leak); K_h uses P_{h+1}; gains are projected to gamma. Of "paper": one query
+    for both counters, with the printed standard deviations, in the isometric coordinates of `svec`; an episode that Assumption 1 forbids
+    is clipped, at its bounds. Departures of "tight", for less noise at the same guarantee: an episode is clipped as a whole, by weights
+    that are known before their noise, so that the width stays valid, and holds with probability 1 - `failure` at all releases together;
+    the counter with the least noise; geometric releases. Of Assumption 1 privacy needs nothing. The width needs ||Theta||_F <=
+    parameter_bound and ||w|| <= C_w; the printed one needs Assumption 1.
     """
 
     name = "ofu-lq"

@@ -261,7 +261,7 @@ def tight(
 class ThompsonLQ(Learner):
     """Posterior sampling on released residuals: six draws of the dynamics per batch, cautious gains for each.
 
-    Promise: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user (`ResidualRows`); delta = 0 gives Laplace
+    Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user (`ResidualRows`); delta = 0 gives Laplace
     noise. Each user is in one batch, which is released once. Bounds are enforced by clipping, never assumed. Gains are functions of
     releases and of a public seed, never of a user's x_1. PRIVACY IS PROVED; REGRET IS MEASURED: there is no theorem for this controller.
 

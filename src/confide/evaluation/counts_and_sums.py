@@ -38,7 +38,7 @@ from confide.privatizers import Share
 class CountsAndSums(Estimator):
     """The value of every state, from one noisy vector of counts n_s and sums of scaled returns g = (F - centre)/R, R = return_bound/2.
 
-    Promise: the whole estimate is what `privacy` asks for, for each user with all trajectories up to the log's cap; also for rewards and
+    Guarantee: the whole estimate satisfies `privacy`, for each user with all trajectories up to the log's cap; also for rewards and
     states that make no sense. Everything after the release is post-processing.
 
     Reference: ours, after [Balle16, Section 2.2]. What is released is linear in the users, so its sensitivity does not depend on how often

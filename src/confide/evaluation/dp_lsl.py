@@ -95,7 +95,7 @@ class LSL(_RidgeFit):
 class DPLSL(_RidgeFit, SmoothEstimator):
     """LSL plus Gaussian noise on smooth sensitivity.
 
-    Promise: (epsilon, delta)-DP for replacing one user, of whom the first trajectory counts; in real arithmetic. Returns are clipped to
+    Guarantee: (epsilon, delta)-DP for replacing one user, of whom the first trajectory counts; in real arithmetic. Returns are clipped to
     [0, return_bound]. The size of the noise depends on the data and stays secret: `noise_std` is None, and there are no intervals.
 
     Reference: [Balle16, Alg. 2, Thm. 10].

@@ -74,7 +74,7 @@ class LSW(_WeightedFit):
 class DPLSW(_WeightedFit, SmoothEstimator):
     """LSW plus Gaussian noise on smooth sensitivity.
 
-    Promise: (epsilon, delta)-DP for replacing one user, of whom the first trajectory counts; in real arithmetic. Returns are clipped to
+    Guarantee: (epsilon, delta)-DP for replacing one user, of whom the first trajectory counts; in real arithmetic. Returns are clipped to
     [0, return_bound]. The size of the noise depends on the data and stays secret: `noise_std` is None, and there are no intervals.
 
     Reference: [Balle16, Alg. 1, Thm. 6].

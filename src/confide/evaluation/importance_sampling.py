@@ -27,8 +27,8 @@ _BALANCE = {Relation.REPLACE: 1 / math.sqrt(3), Relation.NULL: 8.0}  # where the
 class ImportanceSampling(TwoReleases):
     """V = c + (R / users) sum of users' rho g: rho = min(clip, product of target / logged probabilities), g = (F - c)/R.
 
-    Promise: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of the sum and
-    one of its second moment, on one budget. The number of users is public.
+    Guarantee: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of the sum
+    and one of its second moment, on one budget. The number of users is public.
 
     `target` is public: a policy, or probabilities [s, a] or [h, s, a]; a policy with one step holds at every step. A user counts once, with
     the mean over trajectories, so the value is that of a user drawn at random, from the states where users started. Logs need

@@ -23,8 +23,8 @@ _CLEAR = 1.5  # how far above the noise's own largest singular value, 2 s sqrt(d
 class PrivateLSTD(TwoReleases):
     """V(s) = c + R x_s.theta with A theta = b, A = sum w x (x - discount x')^T and b = sum w x y over steps, y the centred reward.
 
-    Promise: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of (A, b) and
-    one of residuals, on one budget.
+    Guarantee: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of (A, b)
+    and one of residuals, on one budget.
 
     `features` [s, d] of finitely many states and `weights` [s] are public, and so is the range of returns, [0, return_bound] or
     centre +- return_bound/2. The last row of a trajectory is taken for its end: x' = 0. A user's steps count while the sum of their

@@ -25,11 +25,11 @@ from confide.trajectory import LoggedUsers
 class Subsample(Estimator):
     """Each user is chosen with probability delta; the average first-visit returns of the chosen ones are published as they are.
 
-    Promise: (0, delta)-DP. Who is chosen depends on a user's place in the log and on nothing that users did; with probability 1 - delta a
+    Guarantee: (0, delta)-DP. Who is chosen depends on a user's place in the log and on nothing that users did; with probability 1 - delta a
     given user is not chosen, and then the output is the same whoever that user is. It protects the rest completely, and the chosen
-    ones not at all: an estimator that does worse under the same delta is of no use, and a delta of 1/m or more is a promise of nothing.
+    ones not at all: an estimator that does worse under the same delta is of no use, and a delta of 1/m or more protects nobody.
 
-    There is no certificate: nobody could compute the promise again from numbers. States that no chosen user visits get return_bound/2.
+    There is no certificate: the guarantee cannot be recomputed from numbers. States that no chosen user visits get return_bound/2.
     """
 
     discrete: ClassVar[bool] = False

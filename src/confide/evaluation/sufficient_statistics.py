@@ -23,8 +23,8 @@ _BALANCES = tuple(2.0 ** (k / 2) for k in range(-4, 7))
 class SufficientStatistics(TwoReleases):
     """V(s) = c + R x_s.theta, theta from A = sum w x x^T and b = sum w x g over users' first visits, g = (F - c)/R.
 
-    Promise: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of (A, b) and
-    one of residuals, on one budget.
+    Guarantee: central, one user (all trajectories of one person), replaced or contributing zero; exact sums, one noisy release of (A, b)
+    and one of residuals, on one budget.
 
     `features` [s, d] of finitely many states and `weights` [s] are public, and so is the range of returns, [0, return_bound] or
     centre +- return_bound/2. Of a user the first `visits` different states count. A user's contribution is bounded as a whole

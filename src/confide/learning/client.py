@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class LocalClient:
     """One device, one user, one report.
 
-    Promise: everything that ever leaves the device about the user is one message, and that keeps `privacy` against everybody, whatever
+    Guarantee: everything that ever leaves the device about the user is one message, and that keeps `privacy` against everybody, whatever
     the server sends to be planned with. What the user did is bounded and noised here; an episode that makes no sense contributes zero
     under the same noise, without an error that somebody could see.
 

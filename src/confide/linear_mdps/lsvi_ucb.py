@@ -145,23 +145,23 @@ def paper(
 class LSVIUCB(Learner):
     """LSVI-UCB: optimistic least-squares value iteration in linear MDPs with unknown rewards, batched.
 
-    Promise: joint DP for every user (`privacy`): prefix sums of Lambda (and rewards) through one counter, and at each change of policy one
-    noisy response per step, sum phi V(s') over all users so far; both on one budget, divided in advance. delta = 0 gives Laplace noise.
-    Policies are functions of releases and of a public seed. Counts of users' transitions are kept, PRIVATE, until the last change of
-    policy. `LocalDP` is refused: whether it can be kept is an open problem [Luyo21, Remark 5].
+    Guarantee: joint DP for every user (`privacy`): prefix sums of Lambda (and rewards) through one counter, and at each change of policy
+    one noisy response per step, sum phi V(s') over all users so far; both on one budget, divided in advance. delta = 0 gives Laplace
+    noise. Policies are functions of releases and of a public seed. Counts of users' transitions are kept, PRIVATE, until the last change
+    of policy. `LocalDP` is refused: whether it can be kept is an open problem [Luyo21, Remark 5].
 
     `schedule` is a plan of batches (`confide.linear_mdps.batches`: static, growing, adaptive, one_by_one) or a `Schedule`.
 
     Reference: [Luyo21, Alg. 2]; calibration="paper": E.1, and E.3 at delta = 0, with its static batches, the printed noise, shift and width
-    (times `bonus_scale`). The guarantee states what that noise really gives; constants that give more than was asked for are refused (those
+    (times `bonus_scale`). The guarantee states the exact loss of that noise; constants that give more than requested are refused (those
     of E.3 are). Without noise this is batched LSVI-UCB [Jin20, Wang21].
 
     Departures of "paper": c_K, chi, U_K and C are not in E.1 (`luyo21_linear.py`); no response is asked for after the last batch.
-    Departures of "tight" (all for less noise at the same promise): rewards are in the counter's query, so that only values are asked about
-    again; values are centred on their range, which is public, and the noise follows it; later responses, which serve more users, get more
-    of the budget; batches grow by 1.3; eigenvalues are clipped at zero and a ridge of the size of the noise stands for the shift;
-    entries of Lambda that must be zero keep no noise; the bonus is `bonus_scale` standard errors (0.2). Regret is measured, not proved
-    (docs/linear_mdps.md).
+    Departures of "tight" (all for less noise at the same guarantee): rewards are in the counter's query, so that only values are asked
+    about again; values are centred on their range, which is public, and the noise follows it; later responses, which serve more users,
+    get more of the budget; batches grow by 1.3; eigenvalues are clipped at zero and a ridge of the size of the noise stands for the
+    shift; entries of Lambda that must be zero keep no noise; the bonus is `bonus_scale` standard errors (0.2). Regret is measured, not
+    proved (docs/linear_mdps.md).
     """
 
     name = "lsvi-ucb"

@@ -93,9 +93,9 @@ class ModelSampling:
 class NextStateVI(Learner):
     """Value iteration on a model of a linear MDP that is learned from sums of where users went, with posterior sampling.
 
-    Promise: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user (`NextStateRows`): phi(s, a) at the place of
-    s', and phi(s, a) (r - 1/2), all steps together; delta = 0 gives Laplace noise. Policies are functions of releases and of a public
-    seed. Nothing of the users is kept. PRIVACY IS PROVED; REGRET IS MEASURED (docs/linear_mdps.md), not proved: there is no regret
+    Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user (`NextStateRows`): phi(s, a) at the
+    place of s', and phi(s, a) (r - 1/2), all steps together; delta = 0 gives Laplace noise. Policies are functions of releases and of a
+    public seed. Nothing of the users is kept. PRIVACY IS PROVED; REGRET IS MEASURED (docs/linear_mdps.md), not proved: there is no regret
     theorem for this learner.
 
     Why it beats LSVI-UCB at the same promise: the responses that LSVI recomputes at every change of policy, sum phi V(s'), are linear in

@@ -47,7 +47,7 @@ class LinearQuery(Protocol):
 class AdditiveNoise:
     """Independent noise of one scale on every coordinate of a query of known sensitivity.
 
-    Promise: y = q(x) + z is mu-GDP for Gaussian z with scale = sensitivity_2(q) / mu, and epsilon-DP for Laplace z with scale =
+    Guarantee: y = q(x) + z is mu-GDP for Gaussian z with scale = sensitivity_2(q) / mu, and epsilon-DP for Laplace z with scale =
     sensitivity_1(q) / epsilon.
 
     With a `discrete` source everything is a whole multiple of `step`, the grid of the bound: contributions come rounded to it (the bound's

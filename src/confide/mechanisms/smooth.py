@@ -58,7 +58,7 @@ class SmoothCalibration:
 class SmoothGaussian:
     """One answer with noise proportional to a smooth bound on its local sensitivity.
 
-    Promise: (epsilon, delta)-DP for the neighbours under which S is a smooth bound with this `beta` (|ln S^2 - ln S'^2| <= beta); S
+    Guarantee: (epsilon, delta)-DP for the neighbours under which S is a smooth bound with this `beta` (|ln S^2 - ln S'^2| <= beta); S
     must keep that for every pair of datasets, or the promise is void. In real arithmetic. The deviation of the noise depends on the
     data: it is as private as they are, and neither the release nor an error tells it.
 

@@ -94,11 +94,11 @@ class PosteriorSampling:
 class LikelihoodVI(Learner):
     """Value iteration on mixture weights that are learned from sums of likelihood codes, with posterior sampling.
 
-    Promise: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user: the public code of each of its transitions
-    (`mixtures/code_features.py`), all steps together; delta = 0 gives Laplace noise. Policies are functions of releases and of a public
-    seed. PRIVACY IS PROVED; REGRET IS MEASURED (docs/mixtures.md), not proved: there is no regret theorem for this learner.
+    Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user: the public code of each of its
+    transitions (`mixtures/code_features.py`), all steps together; delta = 0 gives Laplace noise. Policies are functions of releases and
+    of a public seed. PRIVACY IS PROVED; REGRET IS MEASURED (docs/mixtures.md), not proved: there is no regret theorem for this learner.
 
-    Why it beats value-targeted regression at the same promise: a user sends d numbers per step, not d^2, and the code looks at all that a
+    Why it beats value-targeted regression at the same guarantee: a user sends d numbers per step, not d^2, and the code looks at all that a
     transition says about the kernels, not only at the value of the next state. Nothing about visits is released: they are predicted from
     the public policies, the start distribution and the estimates for earlier steps.
 

@@ -68,7 +68,7 @@ class OptimisticPolicyOptimisation:
 class LinOptPO(Learner):
     """Private-LinOpt-PO: optimistic evaluation of a stochastic policy and mirror-descent steps, on two private regressions.
 
-    Promise: that of `LinOptVI`, by the same query; only what is planned from the releases differs.
+    Guarantee: that of `LinOptVI`, by the same query; only what is planned from the releases differs.
 
     Reference: [Zhou22, Alg. 2, Def. 6.3], eta = sqrt(2 ln A / (H T)), T = K H; local: Remark 6.9. With known rewards (`public.rewards`)
     there is one regression only.

@@ -242,7 +242,7 @@ def known_mixture(public: LinearMixturePublic, name: str, *, rewards: bool = Tru
 class LinOptVI(Learner):
     """Private-LinOpt-VI: optimistic value iteration on two private regressions, of values and of rewards.
 
-    Promise: joint DP for every user (`privacy`; `LocalDP` noises on the device), by one query per user: all steps of both regressions
+    Guarantee: joint DP for every user (`privacy`; `LocalDP` noises on the device), by one query per user: all steps of both regressions
     together, D^2 = (H - 1) D_p^2 + H w^2 D_r^2, w the split of the budget. Rewards are clipped to [0, 1] user by user. delta = 0 gives
     Laplace noise; `NoPrivacy` is the same algorithm without noise. The certificate states the epsilon of the noise that is added, also
     for calibration="paper", and a nominal epsilon that the printed constants do not keep is refused with the true one.

@@ -34,7 +34,7 @@ def paper(public: LinearMixturePublic, choices: Choices) -> Calibration:
 class UCRLVTR(Learner):
     """UCRL-VTR: optimistic planning on value-targeted least squares, from private prefix sums.
 
-    Promise: joint DP for every user (`privacy`), by one query per user (all steps together) through one counter; under `LocalDP` the same
+    Guarantee: joint DP for every user (`privacy`), by one query per user (all steps together) through one counter; under `LocalDP` the same
     query, noised on the user's device; delta = 0 gives Laplace noise. Actions are functions of releases alone. `NoPrivacy` is the same
     algorithm without noise.
 
@@ -51,7 +51,7 @@ class UCRLVTR(Learner):
     `lower_clip`); the last step has no regression, because the value after it is zero: H - 1 of them share the noise; an eigenvalue below
     1e-12 of the shift, which has probability at most `failure`, is raised to that; matrices carry noise in the
     isometric coordinates of `svec`, with the printed standard deviations; the shift is there from the first episode on; with another
-    schedule the tree, and K_0, are over its releases. Departures of "tight" (each for less noise at the same promise, none needed for
+    schedule the tree, and K_0, are over its releases. Departures of "tight" (each for less noise at the same guarantee, none needed for
     privacy): exact accounting of one joint query instead of composition over steps; GOE noise; values centred and scaled to [0, 1] and
     mixture weights on the simplex, so that rows live in d - 1 dimensions; public weights per (s, a); releases on a geometric schedule, each
     batch one leaf of the counter with the least noise; eigenvalues clipped at zero and a ridge of the size of the noise instead of the

@@ -134,7 +134,7 @@ def after_first(later: Array) -> Array:
 class UCRLVTRPlus(Learner):
     """UCRL-VTR+: value-targeted least squares weighted by estimated variances, and a second regression, on squared values, for these.
 
-    Promise: as `UCRLVTR`'s: one query per user, of both regressions and all steps together. The variances, and so the weights, are
+    Guarantee: as `UCRLVTR`'s: one query per user, of both regressions and all steps together. The variances, and so the weights, are
     functions of releases alone.
 
     Reference: [Luyo21, Alg. 3]; calibration="paper": Cor. 10 (joint), Cor. 11 (local), Remark 6 (delta = 0), with the printed noise,

@@ -1,6 +1,6 @@
 """The privacy ledger: one total budget for a data set or a service, in one SQLite file.
 
-Promise: all releases together are (E, D)-DP under the ledger's relation, although what to ask next, and with which loss, may
+Guarantee: all releases together are (E, D)-DP under the ledger's relation, although what to ask next, and with which loss, may
 depend on every answer so far: a privacy filter [Rogers16]. The total (E, D) and what is set aside for noise that is not Gaussian
 are fixed when the ledger is made. Other noise adds up (epsilon, delta), and may use all of (E, D) until the first Gaussian
 spend. That one divides the total for good: other noise keeps (E_o, D_o), the larger of what it has spent and what was set aside;

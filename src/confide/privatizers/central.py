@@ -26,7 +26,7 @@ _FEW_LEAVES = 4096  # up to here the square root's memory and time per leaf do n
 class CentralPrivatizer:
     """Prefix sums over the schedule's batches, through the counter with the least noise.
 
-    Promise: everything it ever releases is what `privacy` asks for, for every user of the schedule (central; `billboard` makes it
+    Guarantee: all releases together satisfy `privacy`, for every user of the schedule (central; `billboard` makes it
     joint). With a `store`, each draw is on the disk before the release that shows it can be read. A `loss` smaller than what was asked
     for adds more noise than is needed (printed constants do); a larger one is refused.
     """

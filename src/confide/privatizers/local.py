@@ -26,7 +26,7 @@ _REACH = {"gaussian": 12.0, "laplace": 40.0}  # in units of the scale: see `Loca
 class LocalPrivatizer:
     """Adds up messages, each of them noised where it was made, and releases the sum at the schedule's times.
 
-    Promise: that of the channel, made by the devices; here nothing is private any more, and no release costs anything. So there is no
+    Guarantee: that of the channel, made by the devices; here nothing is private any more, and no release costs anything. So there is no
     store either: messages that a crash loses are asked for again, and come back as the same bytes.
 
     A message that was planned with another release, or comes twice, is refused. Each number is clipped to what the bound allows plus 12

@@ -70,7 +70,7 @@ class Message:
 class Channel:
     """How contributions become messages: public, and the same on the server and on all devices.
 
-    Promise: a message is `guarantee.loss` for the user it comes from, whoever reads it. All of a user's numbers are one query of the
+    Guarantee: a message is `guarantee.loss` for the user it comes from, whoever reads it. All of a user's numbers are one query of the
     bound's sensitivity, noised once; generation and length are public, and the nonce is random.
 
     `id` is the same for a server and a device that count on the same noise; public, and the same for all devices. The scale is in it to

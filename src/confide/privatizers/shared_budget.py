@@ -32,7 +32,7 @@ class Share:
 class SharedBudget:
     """Noisy sums over all users so far, at most one for each of `shares`, in their order.
 
-    Promise: all releases together are `loss` (by default what `privacy` asks for) for every user, who may be in all of them. Release i is
+    Guarantee: all releases together are `loss` (by default what `privacy` asks for) for every user, who may be in all of them. Release i is
     on its share of the budget, shares are fixed in advance and add up to at most one, and losses compose adaptively (Gaussian: mu^2 adds
     up; pure: epsilon does). Whether and what to ask may depend on earlier releases and on nothing else of the users.
 

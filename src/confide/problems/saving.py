@@ -13,7 +13,7 @@ ROWS = ("layers", "states", "actions", "indptr", "successors", "probabilities") 
 
 
 def save_problem(problem: Any, path: str | Path) -> None:
-    """Write the whole truth of a problem, also what is hidden from agents; `load_problem` gives it back bit by bit."""
+    """Save a problem, including what is hidden from agents; `load_problem` restores it exactly."""
     kind = vars(type(problem)).get("kind")  # its own: a subclass would not be the same when it is loaded
     if kind is None:
         raise InvalidParameter(

@@ -59,7 +59,7 @@ class Factorisation(Protocol):
 class Counter:
     """Releases the running sum of contributions after each of at most `leaves` leaves.
 
-    Promise: all releases together are `loss` for every user, each of whom is in exactly one leaf; also for adaptive streams, where
+    Guarantee: all releases together are `loss` for every user, each of whom is in exactly one leaf; also for adaptive streams, where
     a contribution depends on earlier releases: C is lower triangular and each of its rows is noised once, when it is complete
     [Denisov22, Thm. 2.1]; the L2 (L1) sensitivity of C x is that of one contribution times max_j ||C e_j||. The exact sums kept in
     memory, and the saved state, are PRIVATE.
