@@ -1,5 +1,7 @@
 """Trajectories of users, in batched arrays. PRIVATE: never in a log message, an error or a repr."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
+from confide.privacy.bounded import real_numbers
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -19,6 +22,9 @@ class Trajectories:
     Shapes: states [user, h] with h = 0..H (the last one is where the episode ended), actions and rewards [user, h] with h = 0..H-1. In a
     linear system states [user, h, n] and actions [user, h, d] are vectors, and rewards are minus the costs; in a world played step by
     step states are features [user, h, action, i].
+
+    An episode that was cut off is completed: a state or an action that is missing at the end is one that does not exist (-1, or NaN), and
+    contributes zero; one too many is left out. Whether an episode is whole depends on a user's data, so that no error may.
     """
 
     states: npt.NDArray[Any] = field(repr=False)
@@ -26,10 +32,16 @@ class Trajectories:
     rewards: Array = field(repr=False)
 
     def __post_init__(self) -> None:
-        users, steps = self.rewards.shape
-        if self.states.shape[:2] != (users, steps + 1) or self.actions.shape[:2] != (users, steps):
-            shapes = f"states {self.states.shape}, actions {self.actions.shape}, rewards {self.rewards.shape}"
-            raise InvalidParameter(f"states must have one step more than actions and rewards, for the same users, got {shapes}")
+        states, actions, rewards = (_array(part) for part in (self.states, self.actions, self.rewards))
+        if rewards.ndim != 2 or not len(states) == len(actions) == len(rewards) or min(states.ndim, actions.ndim) < 2:
+            shapes = f"states {states.shape}, actions {actions.shape}, rewards {rewards.shape}"
+            raise InvalidParameter(
+                f"states, actions and rewards must have shapes (users, steps, ...) for the same users, got {shapes}"
+            )
+        steps = rewards.shape[1]
+        object.__setattr__(self, "states", _of_length(states, steps + 1))
+        object.__setattr__(self, "actions", _of_length(actions, steps))
+        object.__setattr__(self, "rewards", rewards)
 
     @property
     def users(self) -> int:
@@ -41,6 +53,65 @@ class Trajectories:
 
     def __getitem__(self, users: slice) -> "Trajectories":
         return Trajectories(self.states[users], self.actions[users], self.rewards[users])
+
+
+def collect(
+    episodes: Iterable[tuple[Any, Any, Any]],
+    horizon: int,
+    *,
+    state_shape: tuple[int, ...] = (),
+    action_shape: tuple[int, ...] = (),
+) -> Trajectories:
+    """The episodes (states, actions, rewards) of many users, as they came: of any length, with whatever is in them.
+
+    The horizon and the shapes are public, and decided by nobody's data. What is missing or no number is NaN, and contributes zero.
+    """
+    users = list(episodes)
+    states, actions = (
+        np.full((len(users), horizon + 1, *state_shape), math.nan),
+        np.full((len(users), horizon, *action_shape), math.nan),
+    )
+    rewards = np.full((len(users), horizon), math.nan)
+    for user, episode in enumerate(users):
+        parts = list(episode) if isinstance(episode, list | tuple) else []
+        for into, part in zip((states[user], actions[user], rewards[user]), parts, strict=False):
+            _fill(into, part)
+    return Trajectories(states, actions, rewards)
+
+
+def _fill(into: Array, part: Any) -> None:
+    """The elements of one user that have the shape of a step, at their place."""
+    try:
+        elements = list(part)[: len(into)]
+    except TypeError:
+        return
+    for step, element in enumerate(elements):
+        try:
+            numbers = real_numbers(element)
+        except InvalidParameter:
+            continue
+        if numbers.shape == into.shape[1:]:
+            into[step] = numbers
+
+
+def _array(part: Any) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(part)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidParameter(
+            "states, actions and rewards must be arrays; `confide.trajectory.collect` takes episodes of any length"
+        ) from None
+
+
+def _of_length(part: npt.NDArray[Any], steps: int) -> npt.NDArray[Any]:
+    """With so many steps: the first ones, then ones that do not exist."""
+    missing = steps - part.shape[1]
+    if missing <= 0:
+        return part[:, :steps] if missing else part
+    nothing = {"i": -1, "f": math.nan}.get(part.dtype.kind)
+    return np.concatenate(
+        [part, np.full((len(part), missing, *part.shape[2:]), nothing, object if nothing is None else part.dtype)], 1
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -63,18 +63,19 @@ def test_show_is_readable(path: Path) -> None:
     _, first, second = re.split(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", output, flags=re.MULTILINE)
     assert all(word in first for word in ("returns [bold]of[/bold] policy", "mu=0.1, relation replace, released", "id run-1"))
     assert all(word in second for word in ("histogram", "epsilon=0.5, delta=1e-08, relation replace, pending", "id run-2"))
-    assert "total: epsilon=3 at delta=1e-06, relation replace, of it (epsilon=1, delta=1e-07) set aside" in output
+    assert "guaranteed: epsilon=3 at delta=1e-06, relation replace, of it (epsilon=1, delta=1e-07) set aside" in output
     assert "in 2 spends: mu=0.1 of Gaussian noise and (epsilon=0.5, delta=1e-08) of other noise" in output
-    assert f"spent: epsilon={Ledger(path).account.epsilon:.6g} at delta=1e-06" in output
+    assert f"nominally epsilon={Ledger(path).account.epsilon:.6g} at delta=1e-06" in output
     assert (
-        f"left:  mu={Ledger(path).remaining.mu:.6g} for Gaussian noise and (epsilon=0.5, delta=9e-08) for other noise" in output
+        f"left:       mu={Ledger(path).remaining.mu:.6g} for Gaussian noise and (epsilon=0.5, delta=9e-08) for other noise"
+        in output
     )
 
 
 def test_show_of_an_empty_ledger(path: Path) -> None:
     call("init", path, "--epsilon", 3, "--delta", 1e-6)
     output = call("show", path).output
-    assert "spent: epsilon=0 at delta=1e-06 in 0 spends" in output
+    assert "nominally epsilon=0 at delta=1e-06 in 0 spends" in output
     assert "for Gaussian noise or (epsilon=3, delta=1e-06) for other noise" in output
 
 
@@ -98,7 +99,14 @@ def test_show_as_json(path: Path) -> None:
     record = json.loads(call("show", path, "--json").output)
     ledger = Ledger(path)
     assert record["total"] == {"epsilon": 3, "delta": 1e-6, "relation": "replace", "others_epsilon": 1, "others_delta": 1e-7}
-    assert record["spent"] == {"mu": 0.1, "epsilon": 0.5, "delta": 1e-8, "epsilon_at_total_delta": ledger.account.epsilon}
+    assert record["spent"] == {
+        "mu": 0.1,
+        "epsilon": 0.5,
+        "delta": 1e-8,
+        "epsilon_at_total_delta": ledger.account.epsilon,
+        "nominal": True,
+    }
+    assert record["guaranteed"] == {"epsilon": 3, "delta": 1e-6} and "nominal" in record["note"]
     assert record["remaining"]["divided"] is True
     assert math.isclose(record["remaining"]["mu"], ledger.remaining.mu)
     assert [spend["loss"] for spend in record["spends"]] == [

@@ -176,11 +176,19 @@ def test_promises_that_are_not_about_logs_are_refused(estimator):
     for privacy in (confide.LocalDP(1.0, 1e-6), confide.JointDP(1.0, 1e-6)):
         with pytest.raises(InvalidParameter, match="CentralDP or NoPrivacy"):
             estimator.release(Untouchable(), privacy=privacy, rng=np.random.default_rng(0))
-    if estimator.discrete:
-        assert estimator.release(in_memory(people()), privacy=PRIVATE).guarantee.source == "secure"
-    else:
-        with pytest.raises(InvalidParameter):
-            estimator.release(Untouchable(), privacy=PRIVATE, noise=noise_source("secure"))
+    for noise in (None, noise_source("secure")):
+        assert estimator.release(in_memory(people()), privacy=PRIVATE, noise=noise).guarantee.source == "secure"
+
+
+@EVERY
+def test_one_seed_in_two_releases_gives_independent_noise(estimator, monkeypatch):
+    """With equal draws at two scales the noise would cancel: y1 - y2 sigma1/sigma2 would be a multiple of the exact answer."""
+    logs, named = in_memory(people()), []
+    monkeypatch.setattr(FastSource, "for_release", lambda self, asked: named.append(asked) or self)
+    for privacy, name in ((PRIVATE, None), (PRIVATE, "again"), (confide.CentralDP(0.5, 1e-6), None)):
+        for give in ({"rng": np.random.default_rng(3)}, {"noise": noise_source("fast", 3)}):
+            estimator.release(logs, privacy=privacy, id=name, **give)
+    assert named[::2] == named[1::2] and len(set(named)) == 3  # what the draws are mixed with: the release, not how it was called
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,7 @@ from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy, Relation
 from confide.privacy.certificate import Certificate, certify
 from confide.privatizers import Message, every
 from confide.problems import lock, lock_rewards, one_hot, oscillator
-from confide.trajectory import Trajectories
+from confide.trajectory import Trajectories, collect
 
 USERS = 40
 STOPS = (0, 13, 20)
@@ -177,7 +177,7 @@ def test_saved_and_restored_it_gives_the_same_releases_and_policies(name, promis
     whole = history(name, promise)
     for users, (state, generation) in whole.saved.items():
         again = make(name, promise, seed=99)
-        again.restore(state, released=generation)
+        again.restore(state, released=generation, resume=True)
         assert again.users == users
         rest = History(again).go_on(LEARNERS[name].world, 1)
         assert rest.policies == whole.policies[users:]
@@ -239,6 +239,57 @@ def test_its_guarantee_is_what_an_independent_accountant_computes(name, promise)
         accountant.compose(dp_accounting.GaussianDpEvent(mechanism.scale / (mechanism.sensitivity * norm)))
     assert agent.guarantee.epsilon == pytest.approx(accountant.get_epsilon(request.delta), rel=2e-3, abs=2e-3)
     assert agent.mechanisms()[0].sensitivity == agent.algorithm.bound.sensitivity(request.relation)
+
+
+JUNK = {
+    "text": "x",
+    "null": None,
+    "complex": 1 + 2j,
+    "2**64": 2**64,
+    "10**400": 10**400,
+    "bytes": b"\xff",
+    "a moment": np.datetime64("2020-01-01"),
+}
+
+
+@pytest.mark.parametrize("name", TIGHT)
+@pytest.mark.parametrize("part", ["states", "actions", "rewards"])
+def test_one_users_junk_is_nobody_elses(name, part):
+    """Whatever one user sends, the batch is counted, and the others as they would be without it. NumPy gives the whole array another type
+    (text, object, complex) because of it."""
+    case = LEARNERS[name]
+    agent = make(name, "joint")
+    statistic = agent.current_round().statistic
+    users = case.world.sample(agent.next_batch().policy, 5, np.random.default_rng(3))
+    alone = [statistic.contribution(users[i : i + 1]).values for i in range(4)]
+    for junk in JUNK.values():
+        lists = {p: getattr(users, p).tolist() for p in ("states", "actions", "rewards")}
+        step = lists[part][4]
+        (step[1] if isinstance(step[1], list) else step)[-1] = junk
+        try:
+            arrays = {p: np.array(values) for p, values in lists.items()}
+        except (OverflowError, ValueError):
+            arrays = {p: np.array(values, dtype=object) for p, values in lists.items()}
+        both = statistic.contribution(Trajectories(**arrays))
+        last = statistic.contribution(Trajectories(**{p: values[4:] for p, values in arrays.items()}))
+        assert both.users == 5 and np.array_equal(both.values, sum(alone) + last.values)
+        agent.next_batch()
+        agent.observe(Trajectories(**{p: values[4:] for p, values in arrays.items()}))
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_an_episode_that_was_cut_off_is_counted(name):
+    case = LEARNERS[name]
+    agent = make(name, "joint")
+    users = case.world.sample(agent.next_batch().policy, 3, np.random.default_rng(3))
+    statistic, H = agent.current_round().statistic, users.horizon
+    whole = statistic.contribution(users[:2]).values
+    cut = Trajectories(users.states[2:, :H], users.actions[2:, : H - 1], users.rewards[2:])
+    few = [(s, a, r) for s, a, r in zip(users.states.tolist(), users.actions.tolist(), users.rewards.tolist(), strict=True)]
+    few[2] = few[2][0][:H], few[2][1][: H - 1], few[2][2]
+    together = collect(few, H, state_shape=users.states.shape[2:], action_shape=users.actions.shape[2:])
+    assert np.array_equal(statistic.contribution(together).values, whole + statistic.contribution(cut).values)
+    agent.observe(together)
 
 
 @pytest.mark.parametrize("name", [name for name, promise in MADE if promise == "local"])

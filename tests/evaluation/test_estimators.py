@@ -98,8 +98,9 @@ def test_sources_and_requests(chain):
     verify(secure.certificate)
     with pytest.raises(InvalidParameter, match="not both"):
         estimator.release(Untouchable(), privacy=PRIVATE, rng=np.random.default_rng(0), noise=noise_source("fast", 0))
-    with pytest.raises(InvalidParameter, match="reals"):
-        MADE["dp-lsw"].release(Untouchable(), privacy=PRIVATE, noise=noise_source("secure"))
+    smooth = MADE["dp-lsw"].release(chain.log(300), privacy=PRIVATE)
+    assert smooth.guarantee.source == "secure"
+    verify(smooth.certificate)
     with pytest.raises(InvalidParameter, match="CentralDP"):
         estimator.release(Untouchable(), privacy=confide.LocalDP(1.0), rng=np.random.default_rng(0))
     pure = estimator.release(chain.log(300), privacy=confide.CentralDP(1.0), rng=np.random.default_rng(0))

@@ -99,3 +99,21 @@ def test_refusals():
             noise(loss)
     with pytest.raises(InvalidParameter, match="GaussianDP or PureDP"):
         noise(ApproxDP(1.0, 1e-5))
+
+
+@pytest.mark.parametrize("loss", [GaussianDP(0.5), PureDP(0.5)])
+def test_fast_noise_is_rounded_to_a_public_grid(loss):
+    """Low bits of 1 + z are those of 1 [Mironov12]: without rounding more than 1 % of the releases tell 0 from 1."""
+    noise = additive_noise(L2Ball(1.0, 1), loss, Relation.NULL, Exact(1), discrete=False, users=1)
+    source, n = noise_source("fast", 0), 20_000
+    draw = source.gaussian if isinstance(loss, GaussianDP) else source.laplace
+    z = draw(noise.scale, n)
+    assert (np.fmod(z + 1, 2.0**-53) == 0).all() and (np.fmod(z, 2.0**-53) != 0).mean() > 0.01
+    assert 2.0**-11 < noise.snap / noise.scale <= 2.0**-10
+    for exact in (0.0, 1.0):
+        assert (np.fmod(noise.add(np.full((n, 1), exact), source), noise.snap) == 0).all()
+
+
+def test_one_seed_gives_each_release_its_own_draws():
+    first, same, other = (noise_source("fast", 3).for_release(asked).gaussian(1.0, 1000) for asked in ("a", "a", "b"))
+    assert np.array_equal(first, same) and abs(np.corrcoef(first, other)[0, 1]) < 5 / math.sqrt(1000)  # false alarms 6e-7

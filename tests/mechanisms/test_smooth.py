@@ -21,7 +21,7 @@ from confide.mechanisms.smooth import (
     smooth_alpha,
     smooth_delta,
 )
-from confide.mechanisms.sources import FastSource
+from confide.mechanisms.sources import FastSource, SecureSource
 from confide.privacy.accounting import gaussian_delta, gaussian_mu
 from confide.privacy.loss import ApproxDP
 
@@ -275,13 +275,13 @@ def test_noise_follows_the_smooth_sensitivity_and_nobody_is_told() -> None:
     """4e4 coordinates: the mean square is within 5 standard deviations (false alarms 6e-7) of alpha S; 20 % less is rejected."""
     mechanism, source, n = SmoothGaussian(1.0, 1e-5, 40_000), Recorder(), 40_000
     exact, secret = np.linspace(-3, 3, n), 0.123456
-    noise = mechanism.release(exact, secret, source) - exact
+    noise = mechanism.release(exact, secret, source, least=secret) - exact
     squares = float((noise**2).mean())
     assert abs(squares / (mechanism.alpha * secret) ** 2 - 1) < 5 * math.sqrt(2 / n)
     assert abs(squares / (0.8 * mechanism.alpha * secret) ** 2 - 1) > 5 * math.sqrt(2 / n)
     assert source.calls == [(1.0, n)]
     assert "123456" not in repr(mechanism)
-    assert np.array_equal(noise + exact, mechanism.release(exact, secret, Recorder()))
+    np.testing.assert_allclose(noise + exact, mechanism.release(exact, secret, Recorder(), least=secret), rtol=1e-12)
     assert exact[0] == -3
 
 
@@ -289,7 +289,7 @@ def test_noise_follows_the_smooth_sensitivity_and_nobody_is_told() -> None:
 def test_a_bad_smooth_sensitivity_releases_nothing_and_tells_nothing(secret: Any) -> None:
     source = Recorder()
     with pytest.raises(PrivacyError, match="nothing was released") as caught:
-        SmoothGaussian(0.01, 1e-5, 2).release(np.array([0.0, 1.0]), secret, source)
+        SmoothGaussian(0.01, 1e-5, 2).release(np.array([0.0, 1.0]), secret, source, least=1e-300)
     assert "71" not in str(caught.value) and "nan" not in str(caught.value)
     assert source.calls == []
 
@@ -300,7 +300,7 @@ def test_a_bad_smooth_sensitivity_releases_nothing_and_tells_nothing(secret: Any
 def test_bad_values_release_nothing_and_tell_nothing(values: list[Any]) -> None:
     source = Recorder()
     with pytest.raises(PrivacyError, match="nothing was released") as caught:
-        SmoothGaussian(1.0, 1e-5, 2).release(values, 1.0, source)  # type: ignore[arg-type]
+        SmoothGaussian(1.0, 1e-5, 2).release(values, 1.0, source, least=1.0)  # type: ignore[arg-type]
     assert "7171" not in str(caught.value) and "secret" not in str(caught.value)
     assert source.calls == []
 
@@ -308,14 +308,45 @@ def test_bad_values_release_nothing_and_tell_nothing(values: list[Any]) -> None:
 def test_overflow_shape_and_lattice_are_refused() -> None:
     mechanism = SmoothGaussian(1.0, 1e-5, 3)
     with pytest.raises(PrivacyError, match="overflow"):
-        mechanism.release(np.full(3, 1.7e308), 1e307, Recorder())
+        mechanism.release(np.full(3, 1.7e308), 1e307, Recorder(), least=1e306)
     with pytest.raises(InvalidParameter, match=r"shape \(3,\), got \(2,\)"):
-        mechanism.release(np.zeros(2), 1.0, Recorder())
-    lattice = Recorder()
-    lattice.discrete = True
-    with pytest.raises(InvalidParameter, match="lattice"):
-        mechanism.release(np.zeros(3), 1.0, lattice)
-    assert lattice.calls == []
+        mechanism.release(np.zeros(2), 1.0, Recorder(), least=1.0)
+    for least in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(InvalidParameter, match="least smooth sensitivity"):
+            mechanism.release(np.zeros(3), 1.0, Recorder(), least=least)
+    with pytest.raises(PrivacyError, match="nothing was released"):
+        mechanism.release(np.zeros(3), 0.5, Recorder(), least=1.0)
+
+
+def test_secure_noise_is_normal_on_a_grid_that_does_not_know_the_scale() -> None:
+    """4e3 coordinates: the mean square within 5 standard deviations (false alarms 6e-7), and 20 % less is rejected."""
+    n = 4_000
+    mechanism, secure = SmoothGaussian(1.0, 1e-5, n), SecureSource(lattice=False)
+    exact, grid = np.linspace(-3, 3, n), mechanism.grid(1e-3)
+    for sensitivity in (1e-3, 0.7, 40.0):
+        released = mechanism.release(exact, sensitivity, secure, least=1e-3)
+        assert np.array_equal(np.rint(released / grid) * grid, released)
+        squares = float(((released - exact) ** 2).mean()) / (mechanism.alpha * sensitivity) ** 2
+        assert abs(squares - 1) < 5 * math.sqrt(2 / n) < abs(squares / 0.64 - 1)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_low_bits_tell_nothing(secure: bool) -> None:
+    """The attack of [Mironov12] on two neighbours with values 0 and 1. In doubles 1 + z is a whole multiple of 2^-53, and z is often not:
+    what is not tells the neighbours apart, at every epsilon. After rounding to the public grid nothing is."""
+    mechanism, rng, runs = SmoothGaussian(1.0, 1e-6, 1), np.random.default_rng(0), 500
+    sigma = mechanism.alpha  # S = 1
+
+    def fine(values: npt.NDArray[np.float64]) -> int:
+        """How many are not whole multiples of 2^-53."""
+        return int((np.fmod(values, 2.0**-53) != 0).sum())
+
+    draws = sigma * rng.normal(size=20_000)
+    assert fine(draws + 1) == 0 and fine(draws) > 0.01 * len(draws)  # delta is at least .01 before rounding
+    source = SecureSource(lattice=False) if secure else FastSource(rng)
+    for value in (0.0, 1.0):
+        released = np.array([mechanism.release(np.array([value]), 1.0, source, least=1.0)[0] for _ in range(runs)])
+        assert (np.fmod(released, mechanism.grid(1.0)) == 0).all() and fine(released) == 0
 
 
 def test_audit() -> None:
@@ -332,7 +363,7 @@ def test_audit() -> None:
         s1, s2 = mechanism.alpha * share, mechanism.alpha * share * there[0]
         outside = []
         for exact, sensitivity in ((here, share), (there, share * there[0])):
-            z = np.array([mechanism.release(exact, sensitivity, source) for _ in range(n)])
+            z = np.array([mechanism.release(exact, sensitivity, source, least=0.5) for _ in range(n)])
             loss = d * math.log(s2 / s1) + ((z - there) ** 2).sum(1) / (2 * s2**2) - (z**2).sum(1) / (2 * s1**2)
             outside.append(float((loss > epsilon).mean()))
         p, q = outside

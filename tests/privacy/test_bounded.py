@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from confide.errors import InvalidParameter
 from confide.privacy import Relation
-from confide.privacy.bounded import Bounded, L2Ball, clip_rows
+from confide.privacy.bounded import Bounded, L2Ball, clip_rows, real_numbers
 
 ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True, allow_subnormal=True)
 
@@ -57,13 +57,40 @@ def test_wrong_shapes_are_refused_without_values():
 
 
 @pytest.mark.parametrize(
-    "sent", [["diagnosis: HIV", "2"], np.array([1, "555-1234"], dtype=object), [1j, 2.0], [[1], [2, 3]], [10**400, 1]]
+    ("sent", "counted"),
+    [
+        (["diagnosis: HIV", "2"], [0, 0]),
+        (np.array([1, "555-1234"], dtype=object), [0, 0]),
+        ([1j, 2.0], [0, 0]),
+        ([10**400, 1], [0, 0]),
+        ([2**64, None], [0, 0]),
+        ([0.25, "0.5"], [0.25, 0.5]),
+        ([0.5 + 0j, 0.25], [0.5, 0.25]),
+        ([True, "0"], [1, 0]),
+    ],
 )
-def test_what_is_not_a_number_is_refused_without_being_quoted(sent):
+def test_what_is_no_number_contributes_zero_and_numbers_beside_text_stay_numbers(sent, counted):
+    assert np.array_equal(L2Ball(1.0, 2).clip(sent).values, counted)
+
+
+def test_what_is_ragged_is_refused_without_being_quoted():
     with pytest.raises(InvalidParameter) as refused:
-        L2Ball(1.0, 2).clip(sent)
-    assert refused.value.__cause__ is None
-    assert not any(secret in str(refused.value) for secret in ("HIV", "555", "1j", "10000"))
+        L2Ball(1.0, 2).clip([[1], [2, 5551234]])
+    assert refused.value.__cause__ is None and "555" not in str(refused.value)
+
+
+@pytest.mark.parametrize("junk", ["x", "nan", "1e999", None, 3j, b"\xff", 2**64, [1, 2], object()])
+def test_each_element_is_converted_on_its_own(junk):
+    neighbours = [0, 1, 2**53, -7, 0.1]
+    for other in neighbours:
+        try:
+            array = np.array([other, junk])
+        except ValueError:
+            array = np.empty(2, dtype=object)
+            array[:] = other, junk
+        first, second = real_numbers(array)
+        assert first == float(other)
+        assert math.isnan(second) or junk in ("1e999", 2**64)
 
 
 def test_only_the_bound_makes_contributions():

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -571,3 +572,20 @@ def test_kill_9_in_the_middle_of_1000_spends_loses_none_and_counts_none_twice(pa
     assert len(ledger.spends) == count and all(line.released for line in ledger.spends)
     assert ledger.spent.mu == pytest.approx(0.001 * math.sqrt(count / 2))
     assert ledger.spent.epsilon == pytest.approx(0.001 * count / 2)
+
+
+def test_what_was_spent_is_nominal() -> None:
+    """Up to 400 releases of mu = .1, of which somebody looks at each and stops when the likelihood ratio is .3 above the epsilon that
+    `Account.epsilon` states: at that epsilon delta is more than twice the stated one. 2e4 runs: 2 is more than 5 standard errors away."""
+    mu, delta, steps, runs = 0.1, 0.01, 400, 20_000
+    spent = np.array([Account(Total(9.0, delta), Amount(mu * math.sqrt(t), 0.0, 0.0)).epsilon for t in range(1, steps + 1)])
+    ratio = np.cumsum(
+        mu**2 / 2 + mu * np.random.default_rng(0).normal(size=(runs, steps)), axis=1
+    )  # the log-likelihood ratio, under P
+    stops = ratio > spent + 0.3
+    at = stops.argmax(axis=1), stops.any(axis=1)
+    gained = (1 - np.exp(np.minimum(0.0, spent[at[0]] - ratio[np.arange(runs), at[0]]))) * at[
+        1
+    ]  # P - e^epsilon Q, where they stop
+    assert gained.mean() - 5 * gained.std() / math.sqrt(runs) > 2 * delta
+    assert gaussian_epsilon(mu * math.sqrt(steps), delta) == spent[-1]  # fixed in advance, all of them have this delta

@@ -123,12 +123,12 @@ class SmoothEstimateSubject:
         estimator = DPLSW(states=_MANY) if self.name == "dp-lsw" else DPLSL(states=_MANY, ridge=1e4)  # where its bound is tight
         mechanism, log = self._mechanism(), SmallLog(world, _MANY, self.twin == "clip")
         counts, returns, users = exact_sums(estimator, log, None)
-        exact, smooth = (
-            estimator.solve(counts, returns),
-            estimator.smooth_sensitivity(counts, users, mechanism.beta, printed=False),
-        )
+        exact, least = estimator.solve(counts, returns), estimator.least_sensitivity(users, printed=False)
+        smooth = estimator.smooth_sensitivity(counts, users, mechanism.beta, printed=False)
         draws = range(_RESTARTS if self.twin == "redraw" else 1)
-        return np.stack([np.concatenate([mechanism.release(exact, smooth, source) for _ in draws]) for _ in range(runs)])
+        return np.stack(
+            [np.concatenate([mechanism.release(exact, smooth, source, least=least) for _ in draws]) for _ in range(runs)]
+        )
 
     def score(self) -> Score | None:
         """The likelihood ratio, as the noise is equal; under a shared draw whatever is found."""

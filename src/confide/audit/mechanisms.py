@@ -59,6 +59,9 @@ class Scaled:
     def device(self) -> "Scaled":
         return type(self)(self.inner.device(), self.factor)
 
+    def refresh(self) -> None:
+        self.inner.refresh()
+
     def token(self, size: int) -> bytes:
         return self.inner.token(size)
 
@@ -206,7 +209,9 @@ class SmoothSubject:
         value[0] = (_FAR if self.twin == "clip" else 1.0) * world
         smooth = math.exp(mechanism.beta / 2 * (1 - world))  # beta bounds the change of its square
         draws = range(copies(self.twin))
-        return np.stack([np.concatenate([mechanism.release(value, smooth, source) for _ in draws]) for _ in range(runs)])
+        return np.stack(
+            [np.concatenate([mechanism.release(value, smooth, source, least=1.0) for _ in draws]) for _ in range(runs)]
+        )
 
     def score(self) -> Score | None:
         if self.twin in ("clip", "shared"):

@@ -14,7 +14,7 @@ from confide.mechanisms.counters import FACTORISATIONS
 from confide.mixtures.code_contributions import TableRows
 from confide.mixtures.contributions import StackedRows
 from confide.privacy.bounded import L2Ball
-from confide.privacy.certificate import Certificate, Json, check_schema, loss_from_json, standing_assumptions
+from confide.privacy.certificate import FORMER, Certificate, Json, check_schema, loss_from_json, standing_assumptions
 from confide.privacy.loss import NO_PRIVACY, ApproxDP, GaussianDP, Loss, PureDP, compose
 from confide.privacy.request import Relation, Trust
 from confide.statistics.bounds import RegressionRows, WeightedRows
@@ -75,9 +75,8 @@ def verify(certificate: Certificate) -> Verification:
         f"the request has the relation {request['relation']}, but the guarantee {promise['relation']}",
     )
     _check(request["kind"] != "LocalDP" or promise["relation"] == "replace", "LocalDP needs the relation replace")
-    missing = [
-        said for said in standing_assumptions(Trust(promise["trust"]), promise["source"]) if said not in document["assumptions"]
-    ]
+    needed, stated_ones = standing_assumptions(Trust(promise["trust"]), promise["source"]), document["assumptions"]
+    missing = [said for said in needed if said not in stated_ones and FORMER.get(said) not in stated_ones]
     _check(not missing, f"an assumption is missing: {missing[:1]}")
     if request["kind"] == "NoPrivacy":
         _check(promise["epsilon"] is None and stated == NO_PRIVACY, "no privacy was requested, but a guarantee is stated")
@@ -130,7 +129,7 @@ def _loss(mechanism: Json, promise: Json) -> Loss:
         return NO_PRIVACY
     _check((name == "local") == (promise["trust"] == "local"), f"the guarantee has {promise['trust']} trust")
     if name == "smooth":
-        _check(distribution == "gaussian" and promise["source"] == "fast", "smooth sensitivity takes fast Gaussian noise")
+        _check(distribution == "gaussian", "smooth sensitivity takes Gaussian noise")
         _check(
             mechanism.get("sensitivity") is None and mechanism.get("scale") is None,
             "smooth sensitivity and noise depend on the data",

@@ -66,9 +66,7 @@ Id = Annotated[
 ]
 Source = Annotated[
     str | None,
-    typer.Option(
-        help="Noise source: secure (for real data) or fast (seeded, for simulation).", show_default="secure, if possible"
-    ),
+    typer.Option(help="Noise source: secure (for real data) or fast (seeded, for simulation).", show_default="secure"),
 ]
 
 PerDecision = Annotated[

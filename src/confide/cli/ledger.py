@@ -49,8 +49,14 @@ def show(path: File, as_json: Annotated[bool, typer.Option("--json", help="Print
         _print_table(spends)
     spent, times = account.spent, "1 spend" if len(spends) == 1 else f"{len(spends)} spends"
     parts = f"mu={spent.mu:.6g} of Gaussian noise and (epsilon={spent.epsilon:.6g}, delta={spent.delta:.6g}) of other noise"
-    so_far = f"epsilon={account.epsilon:.6g} at delta={account.total.delta:g} in {times}: {parts}"
-    _print_lines({"total:": _total(account), "spent:": so_far, "left:": account.left})
+    so_far = f"nominally epsilon={account.epsilon:.6g} at delta={account.total.delta:g} in {times}: {parts}"
+    _print_lines({"guaranteed:": _total(account), "spent:": so_far, "left:": account.left, "note:": NOMINAL})
+
+
+NOMINAL = (
+    "The total is what is guaranteed, for all releases together, however each was chosen. What was spent is nominal: it would be a "
+    "guarantee only if the spends had been fixed before the first release, and the decision to stop with them."
+)
 
 
 def _total(account: "Account") -> str:
@@ -92,7 +98,9 @@ def _print_lines(lines: dict[str, str]) -> None:
 def _record(account: "Account", spends: "tuple[Spend, ...]") -> dict[str, Any]:
     return {
         "total": asdict(account.total),
-        "spent": {**asdict(account.spent), "epsilon_at_total_delta": account.epsilon},
+        "guaranteed": {"epsilon": account.total.epsilon, "delta": account.total.delta},
+        "spent": {**asdict(account.spent), "epsilon_at_total_delta": account.epsilon, "nominal": True},
+        "note": NOMINAL,
         "remaining": {**asdict(account.remaining), "divided": account.caps is not None},
         "spends": [
             {

@@ -67,13 +67,14 @@ def released(
     asked: LogRelease, ledger: "Ledger | None", out: Path | None, backend: str, workers: int | None, quiet: bool
 ) -> "tuple[ValueEstimate, str, list[str]]":
     """The estimate, its cost in words, and warnings."""
+    import numpy as np
+
     from confide.errors import InvalidParameter, LogError
     from confide.evaluation.catalogue import entry_of
     from confide.logs import open as open_logs
-    from confide.mechanisms.sources import noise_source
 
     known = _charged(ledger, asked)
-    secure = noise_source("secure") if asked.noise.source == "secure" else None
+    rng = np.random.default_rng(asked.noise.seed) if asked.noise.source == "fast" else None
     logs = open_logs(asked.files, **asked.layout)
     if not logs.parts:
         raise LogError("the log is empty: it has no rows")
@@ -82,8 +83,7 @@ def released(
             logs.on(backend, workers=workers),
             privacy=asked.privacy,
             ledger=ledger,
-            noise=secure,
-            rng=None if secure else asked.noise.generator(asked.id),
+            rng=rng,
             progress=progress,
             id=asked.id if ledger else None,
         )

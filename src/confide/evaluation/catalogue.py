@@ -1,7 +1,6 @@
 """Estimators by name, for the command line: importable without importing any of them."""
 
 import difflib
-import hashlib
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.errors import InvalidParameter
+from confide.errors import InvalidParameter, MissingExtra
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +24,7 @@ class Entry:
     takes: tuple[str, ...]  # parameters of the class, under their names on the command line
     needs: tuple[str, ...] = ()  # those of them that have no default
     called: tuple[tuple[str, str], ...] = ()  # where the class calls a parameter otherwise
-    noise: str = "gaussian"  # gaussian (Laplace at delta = 0), fast or secure | smooth | none
+    noise: str = "lattice"  # lattice (Gaussian, or Laplace at delta = 0) | smooth | none
     reads: int = 1  # how often it reads the log
 
 
@@ -189,16 +188,9 @@ class Noise:
     why: str
     seed: int | None = None
 
-    def generator(self, question: str) -> "np.random.Generator":
-        """Of fast noise. One seed gives two questions draws of their own: with the same draws at two scales the noise would cancel."""
-        import numpy as np
-
-        own = int.from_bytes(hashlib.sha256(question.encode()).digest()[:16])
-        return np.random.default_rng() if self.seed is None else np.random.default_rng([self.seed, own])
-
 
 def noise_for(estimator: str, source: str | None, seed: int | None, no_privacy: bool) -> Noise:
-    """Secure noise, unless fast noise was requested, secure noise is not supported, or OpenDP is not installed."""
+    """Secure noise, unless fast noise was requested. Without OpenDP an estimator that needs it is refused before the log is read."""
     entry = entry_of(estimator)
     if source not in ("fast", "secure", None):
         raise InvalidParameter(f"source must be fast or secure, got {source!r}")
@@ -206,19 +198,17 @@ def noise_for(estimator: str, source: str | None, seed: int | None, no_privacy: 
         raise InvalidParameter("--seed needs --source fast: noise that can be reproduced can be subtracted")
     if no_privacy:
         return Noise("none", "none", seed)
-    if source == "secure" and entry.noise in _CANNOT:
-        raise InvalidParameter(f"{estimator} does not support secure noise: {_CANNOT[entry.noise]}; counts-and-sums supports it")
-    if entry.noise in _CANNOT:
-        return Noise("fast", f"{_CANNOT[entry.noise]}.", seed)
     if source == "fast":
         return Noise("fast", "FAST, as requested: for simulation. Use secure noise for real data.", seed)
-    if source is None and find_spec("opendp") is None:
-        why = "FAST, because OpenDP is not installed. Use secure noise for real data: pip install 'confide[secure]'."
-        return Noise("fast", why)
-    return Noise("secure", "secure: discrete, exactly sampled, from the system's entropy.")
+    if entry.noise == "lattice" and find_spec("opendp") is None:
+        raise MissingExtra(
+            "secure noise needs OpenDP, which is not installed: pip install 'confide[secure]', or add --source fast for a simulation"
+        )
+    return Noise("secure", _SECURE[entry.noise])
 
 
-_CANNOT = {
-    "smooth": "FAST, because smooth sensitivity needs noise on the real numbers, and secure noise is on a lattice",
-    "none": "no noise is added: users are chosen at random, and their data are published unchanged",
+_SECURE = {
+    "lattice": "secure: discrete, exactly sampled, from the system's entropy.",
+    "smooth": "secure: normal, to sixty digits, from the system's entropy, and rounded to a public grid.",
+    "none": "no noise is added: users are chosen at random, from the system's entropy, and their data are published unchanged.",
 }

@@ -70,15 +70,22 @@ class _RidgeFit(LinearMonteCarlo):
         the function is log-concave: ternary search.
         """
         rho = positive_weights(self.weights, self.states, "weights")
-        norm, largest = self._norm, float(rho.max())
-        strength = self.ridge - norm**2 * largest if printed else self.ridge
-        c = norm * largest / math.sqrt(2 * self.ridge)
+        c = self._norm * float(rho.max()) / math.sqrt(2 * self.ridge)
 
         def root(k: int) -> float:
             grown = float(rho @ np.minimum(counts + k, max(users, 1)))
             return math.exp(-k * beta / 2) * (c * math.sqrt(grown) + float(np.linalg.norm(rho)))
 
-        return 2 * self.return_bound * norm / strength * concave_maximum(root, max(users, 1))
+        return self._strength(printed) * concave_maximum(root, max(users, 1))
+
+    def least_sensitivity(self, users: int, *, printed: bool) -> float:  # noqa: ARG002
+        """sqrt(psi) >= ||rho||_2, at k = 0."""
+        return self._strength(printed) * float(np.linalg.norm(positive_weights(self.weights, self.states, "weights")))
+
+    def _strength(self, printed: bool) -> float:
+        """2 F_max ||Phi||/lambda; the printed one divides by lambda - ||Phi||^2 ||rho||_inf."""
+        largest = float(positive_weights(self.weights, self.states, "weights").max())
+        return 2 * self.return_bound * self._norm / (self.ridge - self._norm**2 * largest if printed else self.ridge)
 
 
 class LSL(_RidgeFit):
@@ -95,7 +102,8 @@ class LSL(_RidgeFit):
 class DPLSL(_RidgeFit, SmoothEstimator):
     """LSL plus Gaussian noise on smooth sensitivity.
 
-    Guarantee: (epsilon, delta)-DP for replacing one user, of whom the first trajectory counts; in real arithmetic. Returns are clipped to
+    Guarantee: (epsilon, delta)-DP for replacing one user, of whom the first trajectory counts; also in floating point, with
+    secure noise. Returns are clipped to
     [0, return_bound]. The size of the noise depends on the data and stays secret: `noise_std` is None, and there are no intervals.
 
     Reference: [Balle16, Alg. 2, Thm. 10].

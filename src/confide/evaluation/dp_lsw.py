@@ -55,9 +55,18 @@ class _WeightedFit(LinearMonteCarlo):
         k = np.unique(np.append(np.maximum(counts - 1, 0.0), 0.0))
         terms = w / np.square(np.maximum(counts - k[:, None], 1.0))
         psi = float((np.exp(-k * beta) * terms.sum(axis=1)).max())
-        tabular = self.features is None
-        singular = np.sqrt(w) if tabular else np.linalg.svd(np.sqrt(w)[:, None] * feature_matrix(self), compute_uv=False)
-        return self.return_bound / float(singular.min()) * float(np.sqrt(psi))
+        return self._strength() * float(np.sqrt(psi))
+
+    def least_sensitivity(self, users: int, *, printed: bool) -> float:  # noqa: ARG002
+        """psi >= sum_s w_s/n_s^2 at k = 0, and no state has more visits than there are users."""
+        w = positive_weights(self.weights, self.states, "weights")
+        return self._strength() * float(np.sqrt(w.sum())) / max(users, 1)
+
+    def _strength(self) -> float:
+        """F_max ||(W^1/2 Phi)^+||."""
+        root = np.sqrt(positive_weights(self.weights, self.states, "weights"))
+        singular = root if self.features is None else np.linalg.svd(root[:, None] * feature_matrix(self), compute_uv=False)
+        return self.return_bound / float(singular.min())
 
 
 class LSW(_WeightedFit):
@@ -74,7 +83,8 @@ class LSW(_WeightedFit):
 class DPLSW(_WeightedFit, SmoothEstimator):
     """LSW plus Gaussian noise on smooth sensitivity.
 
-    Guarantee: (epsilon, delta)-DP for replacing one user, of whom the first trajectory counts; in real arithmetic. Returns are clipped to
+    Guarantee: (epsilon, delta)-DP for replacing one user, of whom the first trajectory counts; also in floating point, with
+    secure noise. Returns are clipped to
     [0, return_bound]. The size of the noise depends on the data and stays secret: `noise_std` is None, and there are no intervals.
 
     Reference: [Balle16, Alg. 1, Thm. 6].

@@ -12,7 +12,7 @@ from confide.errors import ConfideWarning, InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.log_sums import Logs, Progress
 from confide.evaluation.parameters import described
-from confide.mechanisms.sources import FastSource, NoiseSource, noise_source
+from confide.mechanisms.sources import FastSource, NoiseSource, SecureSource, noise_source
 from confide.privacy.ledger import Ledger
 from confide.privacy.loss import NO_PRIVACY, Loss, loss_for
 from confide.privacy.request import CentralDP, NoPrivacy, Relation, Request
@@ -24,7 +24,7 @@ class Estimator(ABC):
     """An estimator holds public parameters only; the log is touched by `release`, and after the ledger has agreed."""
 
     __slots__ = ()
-    discrete: ClassVar[bool] = True  # whether it can take secure noise, which is on a lattice
+    lattice: ClassVar[bool] = True  # whether its secure noise is on a lattice, as OpenDP draws it
     about: ClassVar[str] = "the true value"  # what its intervals hold with the probability that they state
 
     def __repr__(self) -> str:
@@ -43,12 +43,14 @@ class Estimator(ABC):
     ) -> ValueEstimate:
         """Release the estimate and charge the ledger once: the same release of the same log is returned from the ledger at no cost.
 
-        `rng` seeds fast noise, for simulation; `noise` is a source; with neither, noise is secure where possible. A new `id`
-        makes a new release.
+        `rng` seeds fast noise, for simulation; `noise` is a source; with neither, noise is secure. A new `id` makes a new release. Fast
+        noise is drawn from the seed and from what is released: the same seed in two releases must not cancel the noise.
         """
         check_request(privacy)
         check_call(logs, ledger, progress, id)
-        source = source_of(rng, noise, privacy, continuous=not self.discrete)
+        which = [] if ledger is None else [*logs.assumptions, getattr(logs, "identity", "")]  # charged: of this log alone
+        asked = release_id(self, privacy, [*which, id or ""])
+        source = source_of(rng, noise, privacy, asked=asked, lattice=self.lattice)
         make = self._prepare(logs, privacy, source, progress)
         made = publish(self, logs, make, privacy=privacy, loss=self.loss(privacy), ledger=ledger, id=id)
         for said in self.warnings(made):
@@ -75,20 +77,22 @@ class Estimator(ABC):
 
 
 def source_of(
-    rng: np.random.Generator | None, noise: NoiseSource | None, privacy: Request, *, continuous: bool = False
+    rng: np.random.Generator | None, noise: NoiseSource | None, privacy: Request, *, asked: str = "", lattice: bool = True
 ) -> NoiseSource:
-    """`rng` seeds fast noise, `noise` is a source; with neither, secure noise (fast where only noise on the reals will do)."""
+    """`rng` seeds fast noise, `noise` is a source; with neither, secure noise. `asked` names the release, for fast noise of its own."""
     if rng is not None and noise is not None:
         raise InvalidParameter("give rng (fast noise, for simulation) or noise (a source), not both")
     if not isinstance(rng, np.random.Generator | None):
         raise InvalidParameter(f"rng must be a NumPy generator, as np.random.default_rng(0) is, got {type(rng).__name__}")
     if noise is not None and not all(hasattr(noise, part) for part in ("name", "discrete", "gaussian", "laplace")):
         raise InvalidParameter(f'noise must be a source, as noise_source("secure") is, got {type(noise).__name__}')
+    if rng is not None:
+        noise = FastSource(rng)
+    if type(noise) is FastSource:
+        return noise.for_release(asked)
     if noise is not None:
         return noise
-    if rng is not None:
-        return FastSource(rng)
-    return noise_source("fast") if continuous or isinstance(privacy, NoPrivacy) else noise_source("secure")
+    return noise_source("fast") if isinstance(privacy, NoPrivacy) else SecureSource(lattice=lattice)
 
 
 def publish(

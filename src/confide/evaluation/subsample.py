@@ -13,7 +13,7 @@ from confide.evaluation.log_sums import Logs, Progress, delta_warning
 from confide.evaluation.parameters import keep, keep_returns, whole
 from confide.evaluation.smooth_release import counts_one_trajectory
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
-from confide.mechanisms.sources import FastSource, NoiseSource
+from confide.mechanisms.sources import FastSource, NoiseSource, SecureSource
 from confide.privacy.bounded import Array, Bounded
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import ApproxDP, Loss
@@ -32,7 +32,7 @@ class Subsample(Estimator):
     There is no certificate: the guarantee cannot be recomputed from numbers. States that no chosen user visits get return_bound/2.
     """
 
-    discrete: ClassVar[bool] = False
+    lattice: ClassVar[bool] = False
     states: int
     discount: float = 1.0
     return_bound: float = 1.0
@@ -61,7 +61,7 @@ class Subsample(Estimator):
         """Users are read in the log's order, in this process: the choice must not depend on how users fall into blocks."""
         if not isinstance(privacy, CentralDP) or privacy.delta == 0:
             raise InvalidParameter("subsample publishes each user with probability delta: ask for CentralDP with a delta above 0")
-        if not isinstance(source, FastSource):
+        if not isinstance(source, FastSource | SecureSource):
             raise InvalidParameter("subsample adds no noise: omit noise, or give rng, which chooses the users")
 
         def make() -> ValueEstimate:
@@ -69,12 +69,12 @@ class Subsample(Estimator):
             delta_warning(users, privacy.delta)
             counts, sums, _ = self._statistic().bound.unpack(total.values)
             mean: Array = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
-            guarantee = Guarantee(self.loss(privacy), privacy, Trust.CENTRAL, max(users, 1), "fast")
+            guarantee = Guarantee(self.loss(privacy), privacy, Trust.CENTRAL, max(users, 1), source.name)
             return ValueEstimate(self.return_bound / 2 * (1 + mean), None, guarantee, None, 0.0, self.return_bound)
 
         return make
 
-    def _chosen(self, logs: Logs, share: float, source: FastSource) -> tuple[int, Bounded]:
+    def _chosen(self, logs: Logs, share: float, source: FastSource | SecureSource) -> tuple[int, Bounded]:
         statistic, users = self._statistic(), 0
         total = Bounded(np.zeros(statistic.bound.size), statistic.bound, 0)
         for block in logs.blocks():

@@ -185,7 +185,9 @@ class Loop:
         facts = saved.facts
         if facts["label"] != self.label:
             raise StateError(f"the state file is of another run: {facts['label']}; this is {self.label}")
-        newest = {"released": 0} if isinstance(self.agent, Learner) else {}  # the run's own state file keeps watch
+        newest = (
+            {"released": 0, "resume": True} if isinstance(self.agent, Learner) else {}
+        )  # the run's own state file keeps watch
         self.agent.restore(saved.arrays["agent"].tobytes(), **newest)
         if "policy" in saved.arrays:
             self.policy = load_policy(io.BytesIO(saved.arrays["policy"].tobytes()))

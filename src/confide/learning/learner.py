@@ -291,11 +291,11 @@ class Learner:
         if self._store.path.exists():
             self.restore(self._store.read())
 
-    def restore(self, data: bytes, *, released: int | None = None) -> None:
+    def restore(self, data: bytes, *, released: int | None = None, resume: bool = False) -> None:
         """Rounds are functions of releases and of the round before, so the privatizer and the memory are all the state there is.
 
-        `released` is the newest generation that may have left; a store knows it. With fast noise the future draws are the same ones again,
-        also those of devices: a state goes on in one place only.
+        `released` is the newest generation that may have left; a store knows it. With fast noise the future draws are the same ones again:
+        a state goes on in one place only. Devices made after this have fresh noise, except in a simulated run that `resume`s.
         """
         if released is None:
             if self._store is None:
@@ -304,7 +304,7 @@ class Learner:
         state = unpack(data, "learner", released=released)
         if state.facts["settings"] != self.settings:
             raise StateError("the state belongs to another learner, or to one for another problem")
-        self._privatizer.restore(state.arrays["privatizer"].tobytes(), released=released)
+        self._privatizer.restore(state.arrays["privatizer"].tobytes(), released=released, resume=resume)
         memory = {key.removeprefix("memory."): value for key, value in state.arrays.items() if key.startswith("memory.")}
         self._memory, self._round, self._simulated = memory, None, int(state.facts.get("simulated", 0))
 

@@ -330,8 +330,8 @@ class LSVIUCB(Learner):
         shown = {"shown": self._shown[0], "responses": self._responses, "switches": switches}
         return {"budget": np.frombuffer(self._budget.save(), dtype=np.uint8), **stored, **shown}
 
-    def restore(self, data: bytes, *, released: int | None = None) -> None:
-        super().restore(data, released=released)
+    def restore(self, data: bytes, *, released: int | None = None, resume: bool = False) -> None:
+        super().restore(data, released=released, resume=resume)
         self._durable = False
         arrays = unpack(data, "learner", released=0).arrays
         self._budget.restore(arrays["budget"].tobytes())

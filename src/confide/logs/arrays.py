@@ -93,10 +93,13 @@ def plain(column: Any) -> Any:
 
 
 class Decoder:
-    """Batches of one file, in order, as `Rows`. `before`: the last user of the batch before the first."""
+    """Batches of one file, in order, as `Rows`. `before`: the last user of the batch before the first.
 
-    def __init__(self, layout: Layout, before: Any = None) -> None:
-        self._layout, self._names = layout, layout.columns
+    Lists are cut to `longest` steps, if given, before anything is copied: the memory of a batch must not be decided by one user.
+    """
+
+    def __init__(self, layout: Layout, before: Any = None, longest: int | None = None) -> None:
+        self._layout, self._names, self._longest = layout, layout.columns, longest
         self.users, self._trajectories, self._lists = Ids(before), Ids(), 0
 
     def rows(self, batch: Any) -> Rows:
@@ -123,6 +126,9 @@ class Decoder:
         sizes = [pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False) for column in lists.values()]
         length = sizes[0].astype(np.int64)
         fitting = (length >= 0) & np.logical_and.reduce([size == length for size in sizes])
+        if self._longest is not None and max(int(size.max(initial=0)) for size in sizes) > self._longest:
+            length, sizes = np.minimum(length, self._longest), [np.minimum(size, self._longest) for size in sizes]
+            lists = {n: pc.list_slice(column, 0, self._longest, return_fixed_size_list=False) for n, column in lists.items()}
         kept = np.where(fitting, length, 0)
         rows = np.maximum(kept, 1)
         flat = {name: column.flatten() for name, column in lists.items()}

@@ -81,7 +81,7 @@ def parts_of(source: Source, layout: Layout, caps: Caps) -> Iterator[Part]:
 
 def blocks_of(part: Part, rows: int = BLOCK) -> Iterator[LoggedUsers]:
     """The part's users in blocks of about so many rows, up to the caps."""
-    decoder = Decoder(part.layout, part.before())
+    decoder = Decoder(part.layout, part.before(), part.caps.steps)
     block = Block(part.layout.columns, part.caps, rows)
     if decoder.users.last is not None:
         block.at[_kernels.KNOWN], block.at[_kernels.USER] = 1, decoder.users.number

@@ -33,6 +33,7 @@ import numpy as np
 from scipy.special import erfcx, gammainc, gammaincc, gammainccinv, gammaincinv, gammaln, ndtr
 
 from confide.errors import InvalidParameter, PrivacyError, PromiseBroken
+from confide.mechanisms.precise import grid_below, noisy, snapped, standard_normals
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.bounded import Array
@@ -59,8 +60,9 @@ class SmoothGaussian:
     """One answer with noise proportional to a smooth bound on its local sensitivity.
 
     Guarantee: (epsilon, delta)-DP for the neighbours under which S is a smooth bound with this `beta` (|ln S^2 - ln S'^2| <= beta); S
-    must keep that for every pair of datasets, or the promise is void. In real arithmetic. The deviation of the noise depends on the
-    data: it is as private as they are, and neither the release nor an error tells it.
+    must keep that for every pair of datasets, or the guarantee is void. With secure noise also in this arithmetic, up to 1e-35 in delta
+    (`mechanisms/precise.py`). The deviation of the noise depends on the data: it is as private as they are, and neither the release, whose
+    grid is public, nor an error tells it.
 
     Reference: [Balle16, Lemma 1]; [Nissim07] for smooth sensitivity.
 
@@ -93,27 +95,41 @@ class SmoothGaussian:
         """Nothing smaller: no one pair of distributions dominates all others, so that composition knows this pair of numbers only."""
         return ApproxDP(self.epsilon, self.delta)
 
-    def release(self, values: Array, smooth_sensitivity: float, rng_noise: NoiseSource) -> Array:
-        """values [dimension], PRIVATE, and their smooth sensitivity, PRIVATE -> the noisy values, public."""
-        if rng_noise.discrete:
-            raise InvalidParameter(
-                f"smooth sensitivity needs noise on the reals, got the {rng_noise.name} source: "
-                "the step of its lattice would depend on the scale of the noise, and would reveal it"
-            )
+    def grid(self, least: float) -> float:
+        """What releases are rounded to, if no smooth sensitivity is below `least`, which is public."""
+        if not 0 < least < math.inf:
+            raise InvalidParameter(f"the least smooth sensitivity must be positive and finite, got {least}")
+        return grid_below(self.alpha * least)
+
+    def release(self, values: Array, smooth_sensitivity: float, noise: NoiseSource, *, least: float) -> Array:
+        """values [dimension], PRIVATE, and their smooth sensitivity, PRIVATE and at least `least` -> the noisy values, public.
+
+        They are whole multiples of `grid(least)`, whatever the scale of the noise.
+        """
+        grid = self.grid(least)
         try:
-            exact, sigma = np.asarray(values, dtype=np.float64), self.alpha * float(smooth_sensitivity)
+            exact, sensitivity = np.asarray(values, dtype=np.float64), float(smooth_sensitivity)
         except (TypeError, ValueError, OverflowError):  # whose text would quote the data
             raise PrivacyError("values and their smooth sensitivity must be real numbers; nothing was released") from None
         if exact.shape != (self.dimension,):
             raise InvalidParameter(f"values must have shape ({self.dimension},), got {exact.shape}")
-        if not (0 < sigma < math.inf and np.isfinite(exact).all()):  # S = 0 anywhere would be S = 0, and f the same, everywhere
-            raise PrivacyError("values must be finite and their smooth sensitivity positive and finite; nothing was released")
+        sigma = self.alpha * sensitivity
+        if not (least * (1 - 1e-9) <= sensitivity and sigma < math.inf and np.isfinite(exact).all()):
+            raise PrivacyError(
+                "values must be finite and their smooth sensitivity within its public bounds; nothing was released"
+            )
         # The source draws standard noise: it must not learn sigma either, which it might put into an error of its own.
-        with np.errstate(over="ignore"):
-            noisy: Array = exact + sigma * rng_noise.gaussian(1.0, self.dimension)
-        if not np.isfinite(noisy).all():
+        try:
+            with np.errstate(over="ignore"):
+                if noise.discrete:
+                    released = noisy(exact, sigma, standard_normals(self.dimension), grid)
+                else:
+                    released = snapped(exact + sigma * noise.gaussian(1.0, self.dimension), grid)
+        except OverflowError:
+            raise PrivacyError("the noisy values overflow; nothing was released") from None
+        if not np.isfinite(released).all():
             raise PrivacyError("the noisy values overflow; nothing was released")
-        return noisy
+        return released
 
 
 def smooth_delta(epsilon: float, alpha: float, beta: float, dimension: int) -> float:

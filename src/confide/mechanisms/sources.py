@@ -36,6 +36,9 @@ class NoiseSource(Protocol):
     def device(self) -> "NoiseSource":
         """A source for one more device, independent of all others; the next ones are decided by `state`, where draws are."""
 
+    def refresh(self) -> None:
+        """Forget the seed, if there is one: what is drawn from here on comes from the system's entropy."""
+
     def token(self, size: int) -> bytes:
         """Random bytes that are shown as they are, and tell nothing about the noise."""
 
@@ -75,6 +78,14 @@ class FastSource:
     def device(self) -> "FastSource":
         return FastSource(np.random.default_rng(self._rng.integers(2**63, size=4)))  # drawn, not spawned: a restore goes on alike
 
+    def for_release(self, asked: str) -> "FastSource":
+        """For the release of that name: one seed gives two releases independent draws, at any scale."""
+        own = int.from_bytes(hashlib.sha256(asked.encode()).digest()[:16])
+        return FastSource(np.random.default_rng([*self._rng.integers(2**63, size=4).tolist(), own]))
+
+    def refresh(self) -> None:
+        self._rng = np.random.default_rng()
+
     def token(self, size: int) -> bytes:
         bits = self._rng.bytes(32)  # hashed: the generator's own bits would give its state away
         return hashlib.blake2b(bits, digest_size=size).digest()
@@ -90,8 +101,11 @@ class SecureSource:
     name = "secure"
     discrete = True
 
-    def __init__(self) -> None:
-        _opendp()
+    def __init__(self, *, lattice: bool = True) -> None:
+        """Without `lattice` for normal and uniform variables alone, which need no OpenDP."""
+        self._lattice = lattice
+        if lattice:
+            _opendp()
 
     def gaussian(self, scale: float, shape: Shape) -> npt.NDArray[np.int64]:
         return self._draw("gaussian", scale, shape)
@@ -107,6 +121,12 @@ class SecureSource:
             raise PrivacyError("a draw of noise does not fit into 64 bits")
         return draws.reshape(shape)
 
+    def uniform(self, shape: Shape) -> npt.NDArray[np.float64]:
+        size = int(np.prod(shape))
+        bits = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64) >> np.uint64(11)
+        uniform: npt.NDArray[np.float64] = bits.astype(np.float64).reshape(shape) * 2.0**-53
+        return uniform
+
     def state(self) -> dict[str, Any]:
         return {}
 
@@ -117,7 +137,10 @@ class SecureSource:
         return self
 
     def device(self) -> "SecureSource":
-        return SecureSource()
+        return SecureSource(lattice=self._lattice)
+
+    def refresh(self) -> None:
+        """Nothing to forget."""
 
     def token(self, size: int) -> bytes:
         return secrets.token_bytes(size)

@@ -164,19 +164,38 @@ def clip_rows(rows: Array, radius: float) -> Array:
 
 
 def real_numbers(values: npt.ArrayLike) -> Array:
-    """Private input as floats; what cannot be one is refused without being quoted."""
+    """Private input as floats, element by element: what is no real number becomes NaN, which every clip turns into zero.
+
+    Nothing is refused, and no element decides what becomes of another: one user's text, null, complex number or 2**64 changes the type of
+    a whole array, so that a conversion by type would let one user decide whether, or how, a batch is counted. For the same reason a number
+    that was written as text, as NumPy does to all neighbours of a text, is that number.
+    """
     try:
         array = np.asarray(values)
-        if array.dtype == np.float64:
-            return array
-        if array.dtype.kind not in "biuf":
-            raise InvalidParameter(f"a contribution must be an array of real numbers, got dtype {array.dtype}")
-        with np.errstate(all="ignore"):
+    except (TypeError, ValueError, OverflowError):  # ragged: no rectangle of numbers
+        raise InvalidParameter("a contribution must be a rectangular array") from None
+    if array.dtype == np.float64:
+        return array
+    with np.errstate(all="ignore"):
+        if array.dtype.kind in "biuf":
             return array.astype(float)
-    except (TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, InvalidParameter):
-            raise
-        raise InvalidParameter("a contribution must be a rectangular array of real numbers") from None
+        if array.dtype.kind == "c":
+            return np.where(array.imag == 0, array.real, math.nan).astype(float)
+    numbers = [_number(element) for element in array.ravel().tolist()]
+    return np.array(numbers, dtype=float).reshape(array.shape)
+
+
+def _number(element: Any) -> float:
+    """One element as a float, NaN for what is no real number."""
+    try:
+        if isinstance(element, str | bytes):
+            text = element.decode() if isinstance(element, bytes) else element
+            return float(text == "True") if text in ("True", "False") else float(text)
+        if isinstance(element, complex | np.complexfloating):
+            return float(element.real) if element.imag == 0 else math.nan
+        return float(element) if isinstance(element, bool | int | float | np.bool_ | np.number) else math.nan
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 @lru_cache(maxsize=64)

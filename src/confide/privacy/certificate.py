@@ -126,14 +126,21 @@ def standing_assumptions(trust: Trust, source: str) -> list[str]:
     if trust is not Trust.LOCAL:
         said.append("The curator who holds the raw data, and the saved state, is trusted.")
     if trust is Trust.JOINT:
-        said.append(
-            "The promise is about what all other users together see; a user's own actions may depend on that user's data."
-        )
+        said.append(_JOINT)
     if source == "fast":
-        said.append(
-            "Fast noise: the seed is secret, used for nothing else, and floating point is treated as real numbers. Meant for simulation."
-        )
+        said.append(_FAST)
     return said
+
+
+_JOINT = "The guarantee concerns what all other users together see; a user's own actions may depend on that user's data."
+_FAST = (
+    "Simulation: fast noise is computed from a seed, in floating point that is treated as real numbers. The guarantee holds against those "
+    "who do not know the seed. The results of a run state their seed: do not publish them for real data."
+)
+FORMER = {  # how earlier versions said the same: their certificates still verify
+    _JOINT: "The promise is about what all other users together see; a user's own actions may depend on that user's data.",
+    _FAST: "Fast noise: the seed is secret, used for nothing else, and floating point is treated as real numbers. Meant for simulation.",
+}
 
 
 def check_schema(document: Any) -> None:

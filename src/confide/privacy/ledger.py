@@ -100,7 +100,11 @@ class Account:
 
     @property
     def epsilon(self) -> float:
-        """What all spends so far amount to at the total delta."""
+        """What all spends so far amount to at the total delta: NOMINAL. It is a guarantee only if they were fixed in advance.
+
+        Whoever stops when the answers look worst has several times as large a delta at this epsilon (tests/privacy/test_ledger.py). The
+        filter guarantees the total, and nothing smaller on the way.
+        """
         return self.spent.epsilon + gaussian_epsilon(self.spent.mu, max(0.0, self.total.delta - self.spent.delta))
 
     @property

@@ -116,7 +116,7 @@ class CentralPrivatizer:
         arrays: dict[str, npt.NDArray[Any]] = {"leaf": self._leaf, "counter": inner}
         return pack("privatizer", self._counter.generation, {"users": self._users, "schedule": self.schedule.name}, arrays)
 
-    def restore(self, data: bytes, *, released: int | None = None) -> None:
+    def restore(self, data: bytes, *, released: int | None = None, resume: bool = False) -> None:  # noqa: ARG002 - no devices
         """Take over a saved state, into a privatizer made with the same arguments; see `Counter.restore`. A store knows `released`."""
         if released is None and self._store is None:
             raise InvalidParameter("without a store, restore needs released=: the newest generation that may have left")

@@ -148,8 +148,12 @@ class LocalPrivatizer:
         nonces = np.frombuffer(b"".join(sorted(self._nonces)), dtype=np.uint8)
         return pack("local", self._generation, facts, {"prefix": self._prefix, "open": self._open, "nonces": nonces})
 
-    def restore(self, data: bytes, *, released: int) -> None:
-        """Take over a saved state, into a privatizer made with the same arguments; older than generation `released` it is refused."""
+    def restore(self, data: bytes, *, released: int, resume: bool = False) -> None:
+        """Take over a saved state, into a privatizer made with the same arguments; older than generation `released` it is refused.
+
+        Devices made after this have fresh noise: one that was made between the save and a crash may have used the next draws already, and
+        two messages with the same noise cancel it. A simulated run that `resume`s repeats its own devices, and so their draws.
+        """
         if self._users:
             raise StateError("this privatizer has already absorbed data: restore into a new one")
         state = unpack(data, "local", released=released)
@@ -159,7 +163,10 @@ class LocalPrivatizer:
         nonces = state.arrays["nonces"].tobytes()
         self._nonces = {nonces[at : at + 16] for at in range(0, len(nonces), 16)}
         self._users, self._generation, self._simulated = state.facts["users"], state.generation, state.facts["simulated"]
-        self._source.restore(state.facts["noise"])
+        if resume:
+            self._source.restore(state.facts["noise"])
+        else:
+            self._source.refresh()
 
     @classmethod
     def expected_noise(

@@ -57,5 +57,5 @@ class Privatizer(Protocol):
     def save(self) -> bytes:
         """PRIVATE: everything needed to go on."""
 
-    def restore(self, data: bytes, *, released: int) -> None:
+    def restore(self, data: bytes, *, released: int, resume: bool = False) -> None:
         """Take over a saved state, into a privatizer made with the same arguments; older than generation `released` it is refused."""
