@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from confide.mixtures.likelihood_vi import LikelihoodVI
     from confide.mixtures.linopt_po import LinOptPO
     from confide.mixtures.linopt_vi import LinOptVI
+    from confide.mixtures.questions_vi import QuestionsVI
     from confide.mixtures.ucrl_vtr import UCRLVTR
     from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
 
@@ -39,6 +40,7 @@ __all__ = [
     "NextStateVI",
     "NoData",
     "Oracle",
+    "QuestionsVI",
     "Round",
     "ThompsonLQ",
     "UCRLVTRPlus",
@@ -57,6 +59,7 @@ __getattr__ = lazy(
         "LinOptPO": "confide.mixtures.linopt_po",
         "LinOptVI": "confide.mixtures.linopt_vi",
         "LikelihoodVI": "confide.mixtures.likelihood_vi",
+        "QuestionsVI": "confide.mixtures.questions_vi",
         "LSVIUCB": "confide.linear_mdps.lsvi_ucb",
         "NextStateVI": "confide.linear_mdps.next_state_vi",
         "batches": "confide.linear_mdps",

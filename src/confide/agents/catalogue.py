@@ -91,6 +91,14 @@ AGENTS = {
         "confide",
         known_rewards=True,
     ),
+    "questions-vi": Entry(
+        "confide.mixtures.questions_vi:QuestionsVI",
+        "posterior sampling on few yes/no questions per user, chosen from releases",
+        "mixture",
+        "confide",
+        known_rewards=True,
+        local=False,
+    ),
     "lsvi-ucb": Entry(
         "confide.linear_mdps.lsvi_ucb:LSVIUCB",
         "optimistic least-squares value iteration, in batches; joint privacy only",

@@ -7,7 +7,7 @@ from confide.agents.facts import Facts, facts
 from confide.errors import InvalidParameter
 from confide.learning.learner import Learner
 from confide.privacy.request import Relation, Trust
-from confide.privatizers import ExpectedNoise, Schedule
+from confide.privatizers import AtMost, ExpectedNoise, Schedule
 
 _COUNTERS = {
     "exact": "one sum",
@@ -121,14 +121,18 @@ def _noise(one: Facts) -> str:
     return f"{stds}; at most {_number(one.relative_noise)} times the L{one.noise.norm} sensitivity"
 
 
-def _releases(schedule: Schedule) -> str:
-    first = schedule.times[0]
+def _releases(schedule: Schedule | AtMost) -> str:
+    first = schedule.first
+    if first is None:
+        return f"at most {schedule.leaves:,} rounds, whose sizes are decided from releases, for {schedule.users:,} users"
     late = ": TOO LATE to learn from" if schedule.leaves == 1 else ""
     return f"{schedule.leaves:,}, the first after {first:,} user{'s' if first > 1 else ''}, for {schedule.users:,} users{late}"
 
 
-def _mechanism(noise: ExpectedNoise, schedule: Schedule) -> str:
+def _mechanism(noise: ExpectedNoise, schedule: Schedule | AtMost) -> str:
     kind = _kind(noise)
+    if noise.mechanism == "rounds":
+        return f"{kind} noise on each round, which has users of its own"
     if noise.mechanism == "local":
         return f"{kind} noise on the device: one message per user"
     return f"{kind} noise through a counter: {_COUNTERS.get(noise.mechanism, noise.mechanism)}, {schedule.leaves:,} leaves"
@@ -215,7 +219,7 @@ def _really(one: Facts) -> str:
 
 
 def _kind(noise: ExpectedNoise) -> str:
-    return {"gaussian": "Gaussian", "laplace": "Laplace"}.get(noise.distribution, noise.distribution)
+    return {"gaussian": "Gaussian", "laplace": "Laplace", "cube": "K-norm (cube)"}.get(noise.distribution, noise.distribution)
 
 
 def _names(members: list[Facts]) -> str:

@@ -15,7 +15,7 @@ from confide.privacy.bounded import Bound
 from confide.privacy.certificate import describe
 from confide.privacy.guarantee import SLACK
 from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request, Trust
-from confide.privatizers import ExpectedNoise, Schedule
+from confide.privatizers import AtMost, ExpectedNoise, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Facts:
     description: Description
     request: Request
     trust: Trust
-    schedule: Schedule = field(repr=False)
+    schedule: Schedule | AtMost = field(repr=False)
     bound: Bound
     noise: ExpectedNoise
 
@@ -89,7 +89,7 @@ class Facts:
             "mechanism": self.noise.mechanism,
             "distribution": self.noise.distribution,
             "releases": self.schedule.leaves,
-            "first_release": self.schedule.times[0],
+            "first_release": self.schedule.first,
             "noise_std_first": self.noise.first,
             "noise_std_last": self.noise.last,
             "noise_std_worst": self.noise.worst,

@@ -9,10 +9,11 @@ from confide.evaluation.row_contributions import VisitRows
 from confide.evaluation.visit_contributions import FirstVisits
 from confide.evaluation.weight_contributions import WeightAndWorth
 from confide.linear_mdps.contributions import NextStateRows
-from confide.mechanisms.additive import loss_of
+from confide.mechanisms.additive import largest_change, loss_of
 from confide.mechanisms.counters import FACTORISATIONS
 from confide.mixtures.code_contributions import TableRows
 from confide.mixtures.contributions import StackedRows
+from confide.mixtures.question_contributions import Answers
 from confide.privacy.bounded import L2Ball
 from confide.privacy.certificate import FORMER, Certificate, Json, check_schema, loss_from_json, standing_assumptions
 from confide.privacy.loss import NO_PRIVACY, ApproxDP, GaussianDP, Loss, PureDP, compose
@@ -43,6 +44,7 @@ _BOUNDS = {
         VisitRows,
         Bands,
         WeightAndWorth,
+        Answers,
     )
 }
 
@@ -135,7 +137,10 @@ def _loss(mechanism: Json, promise: Json) -> Loss:
             "smooth sensitivity and noise depend on the data",
         )
         return _smooth_loss(mechanism["parameters"])
-    norm = 2 if distribution == "gaussian" else 1
+    norm = _NORMS[distribution]
+    _check(
+        (name == "rounds") == (distribution == "cube"), "noise from a cube is for users who are in one round, and theirs alone"
+    )
     _check(mechanism["norm"] == norm, f"{distribution} noise needs the L{norm} sensitivity")
     _check(mechanism["scale"] > 0, "the noise has scale 0")
     _check(
@@ -147,7 +152,10 @@ def _loss(mechanism: Json, promise: Json) -> Loss:
     return loss_of(distribution, sensitivity, mechanism["scale"], mechanism["lattice"])
 
 
-def _check_bound(mechanism: Json, promise: Json, norm: int) -> None:
+_NORMS: dict[str, int | str] = {"gaussian": 2, "laplace": 1, "cube": "inf"}
+
+
+def _check_bound(mechanism: Json, promise: Json, norm: int | str) -> None:
     """Where the bound is one of ours, its sensitivity and its lattice are computed again; otherwise they are taken at their word."""
     scale, step = mechanism["scale"], mechanism["lattice"]
     _check(step is None or step <= scale / 2**8, "the lattice is too coarse for the noise")
@@ -163,7 +171,10 @@ def _check_bound(mechanism: Json, promise: Json, norm: int) -> None:
         _check(field.type is not int or whole, f"{field.name} of the bound must be a whole number")
         _check(field.type is not bool or isinstance(value, bool), f"{field.name} of the bound must be true or false")
     bound, relation = _BOUNDS[described["name"]](**made), Relation(promise["relation"])
-    true = bound.sensitivity(relation) if norm == 2 else bound.l1_sensitivity(relation)
+    if norm == "inf":
+        true = largest_change(bound, relation)
+    else:
+        true = bound.sensitivity(relation) if norm == 2 else bound.l1_sensitivity(relation)
     stated = mechanism["sensitivity"]
     _check(true <= stated * (1 + _TOLERANCE), f"its bound has sensitivity {true:.6g} under {relation.value}, not {stated:.6g}")
     if step is not None:
@@ -183,9 +194,9 @@ def taken_on_trust(certificate: Certificate) -> list[str]:
     return trusted
 
 
-def _stream_norm(mechanism: Json, promise: Json, norm: int) -> float:
-    if mechanism["name"] == "local":
-        return 1.0  # every device sends once
+def _stream_norm(mechanism: Json, promise: Json, norm: int | str) -> float:
+    if mechanism["name"] in ("local", "rounds"):
+        return 1.0  # every device sends once, and every user is in one round
     parameters = mechanism["parameters"]
     leaves = parameters["leaves"]
     _check(leaves <= promise["users"] or mechanism["name"] == "exact", "there are more leaves than users")
@@ -193,7 +204,7 @@ def _stream_norm(mechanism: Json, promise: Json, norm: int) -> float:
     _check("bits" not in parameters or leaves <= 2**13, "a rounded Toeplitz counter has at most 8192 leaves")
     counter = FACTORISATIONS[mechanism["name"]](**parameters)
     _check(mechanism["lattice"] is None or counter.integral, "a lattice needs a counter with whole coefficients")
-    return counter.column_norm(norm)
+    return counter.column_norm(2 if norm == 2 else 1)
 
 
 def _smooth_loss(parameters: Json) -> Loss:

@@ -26,10 +26,12 @@ from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import Loss
 from confide.privacy.request import Request
 from confide.privatizers import (
+    AtMost,
     ExpectedNoise,
     LocalPrivatizer,
     Message,
     Privatizer,
+    RoundsPrivatizer,
     Schedule,
     expected_noise,
     make_privatizer,
@@ -55,6 +57,9 @@ class Round:
     memory: Memory = field(default_factory=dict)  # what planning after the next release needs of this round: arrays
     signal: float | None = None  # size of the released statistics, in the units of their noise: the report compares the two
     shares: tuple[float, ...] | None = None  # of the users, one for each policy; None: all the same
+    size: tuple[Bound, int] | None = (
+        None  # what its users contribute and how many they are, where both change from round to round
+    )
 
     def serves(self, users: int) -> list[int]:
         """How many of so many users each policy serves."""
@@ -92,7 +97,7 @@ class Calibration:
     """All that is chosen before the data. Agents make it with two pure functions, `tight(...)` and `paper(...)`."""
 
     algorithm: Algorithm
-    schedule: Schedule
+    schedule: Schedule | AtMost
     counter: Factorisation | None = None  # None: the one with the least noise
     loss: Loss | None = None  # None: what was asked for; printed constants really give another
 
@@ -122,7 +127,7 @@ class Learner:
         return self.calibration.algorithm
 
     @property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> Schedule | AtMost:
         return self.calibration.schedule
 
     @property
@@ -174,11 +179,10 @@ class Learner:
         )
 
     def next_batch(self) -> Batch:
-        current = self.current_round()
-        users, generation = self.users, self._privatizer.generation
-        if users == self.episodes:
+        if self.users == self.episodes:
             raise StreamExhausted(f"all {self.episodes} users were served")
-        start, end = self.schedule.times[generation - 1] if generation else 0, self.schedule.times[generation]
+        current = self.current_round()
+        users, (start, end) = self.users, self._privatizer.batch
         if len(current.policies) == 1:
             return Batch(current.policies[0], end - users)
         edges = start + np.cumsum(current.serves(end - start))
@@ -311,7 +315,10 @@ class Learner:
     def current_round(self) -> Round:
         """What everybody plans from the last release. Public."""
         if self._round is None:
-            self._round = self.algorithm.plan(self.released())
+            planned = self.algorithm.plan(self.released())
+            if planned.size is not None and isinstance(self._privatizer, RoundsPrivatizer):
+                self._privatizer.open(*planned.size)
+            self._round = planned
         return self._round
 
     def _advance(self, before: int) -> None:

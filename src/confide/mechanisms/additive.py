@@ -22,8 +22,8 @@ _INT64 = 2.0**61
 
 
 def loss_of(distribution: str, sensitivity: float, scale: float, step: float | None) -> GaussianDP | PureDP:
-    """What additive noise gives for a query of this sensitivity (L2 for Gaussian noise, L1 for Laplace)."""
-    if distribution == "laplace":
+    """What additive noise gives for a query of this sensitivity, in the norm of the noise."""
+    if distribution != "gaussian":
         return PureDP(sensitivity / scale)
     margin = 2 * step if step else 0.0  # of the lattice: see AdditiveNoise
     return GaussianDP(sensitivity / (scale - margin)) if scale > margin else GaussianDP(math.inf)
@@ -64,15 +64,18 @@ class AdditiveNoise:
     2^(m - 52) scale, so that delta grows by less than (1 + e^epsilon) 2^(m - 40) per coordinate. Secure noise has no such term.
     """
 
-    distribution: str  # gaussian | laplace | none
-    norm: int  # 2 | 1: the norm in which `sensitivity` is measured
+    distribution: str  # gaussian | laplace | cube | none
+    norm: int | str  # 2 | 1 | "inf": the norm in which `sensitivity` is measured
     sensitivity: float  # of one user's contribution
     stream_norm: float  # max_j ||C e_j||: how often, in that norm, one contribution is seen
-    scale: float  # standard deviation (Gaussian) or b (Laplace)
+    scale: float  # standard deviation (Gaussian), b (Laplace) or sensitivity / epsilon (cube)
     step: float | None  # of the lattice; None on the reals
+    size: int = 1  # coordinates that are noised together: the cube's noise depends on it
 
     @property
     def std(self) -> float:
+        if self.distribution == "cube":
+            return self.scale * math.sqrt((self.size + 1) * (self.size + 2) / 3)
         return self.scale * (math.sqrt(2.0) if self.distribution == "laplace" else 1.0)
 
     def loss(self) -> Loss:
@@ -80,6 +83,11 @@ class AdditiveNoise:
         if self.scale == 0:
             return PureDP(math.inf)
         return loss_of(self.distribution, self.sensitivity * self.stream_norm, self.scale, self.step)
+
+    @property
+    def order(self) -> int:
+        """How losses of several releases add up: the norm of the stream, 2 for Gaussian noise and 1 for pure epsilon."""
+        return 2 if self.distribution == "gaussian" else 1
 
     @property
     def snap(self) -> float:
@@ -93,13 +101,32 @@ class AdditiveNoise:
         """exact [rows, size] -> the noisy rows, as floats."""
         if self.distribution == "none":
             return exact
-        draw = noise.gaussian if self.distribution == "gaussian" else noise.laplace
+        draw = {"gaussian": noise.gaussian, "laplace": noise.laplace, "cube": noise.cube}[self.distribution]
         if self.step is None:
             noisy: Array = draw(self.scale, exact.shape)
             noisy += exact
             return snapped(noisy, self.snap)
         result: Array = (exact + draw(self.scale / self.step, exact.shape)) * self.step
         return result
+
+
+def largest_change(bound: Bound, relation: Relation) -> float:
+    """The L-infinity sensitivity of one user's contribution."""
+    return bound.largest * (1 if relation == Relation.NULL else 2) + bound.grid
+
+
+def cube_noise(bound: Bound, epsilon: float, relation: Relation, *, discrete: bool) -> AdditiveNoise:
+    """The K-norm mechanism of the cube [HardtTalwar10], for a user who is in one release: pure epsilon-DP.
+
+    Sensitivity: no coordinate is larger than `largest`, so that replacing a user moves each by 2 `largest` at most, and each of both is
+    rounded by half a grid step. The density of the noise is proportional to exp(-||z||_inf / scale), scale = sensitivity / epsilon, and
+    ||z + v||_inf <= ||z||_inf + ||v||_inf. On a lattice the same holds for its probabilities, which are sampled exactly.
+    """
+    if not (epsilon > 0 and math.isfinite(epsilon)):
+        raise InvalidParameter(f"epsilon must be positive and finite, got epsilon={epsilon}")
+    sensitivity = largest_change(bound, relation)
+    step = bound.grid if discrete else None
+    return AdditiveNoise("cube", "inf", sensitivity, 1.0, sensitivity / epsilon, step, bound.size)
 
 
 def additive_noise(

@@ -26,6 +26,9 @@ class NoiseSource(Protocol):
     def discrete(self) -> bool: ...
     def gaussian(self, scale: float, shape: Shape) -> npt.NDArray[Any]: ...
     def laplace(self, scale: float, shape: Shape) -> npt.NDArray[Any]: ...
+    def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
+        """Rows z [row, size] with density proportional to exp(-||z||_inf / scale)."""
+
     def state(self) -> dict[str, Any]:
         """What the next draws depend on, for a saved state; empty where they depend on nothing that can be saved."""
 
@@ -57,6 +60,10 @@ class FastSource:
 
     def laplace(self, scale: float, shape: Shape) -> npt.NDArray[np.float64]:
         return self._rng.laplace(0.0, scale, shape)
+
+    def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[np.float64]:
+        rows, size = shape
+        return scale * self._rng.standard_gamma(size + 1, (rows, 1)) * self._rng.uniform(-1.0, 1.0, shape)
 
     def uniform(self, shape: Shape) -> npt.NDArray[np.float64]:
         return self._rng.random(shape)
@@ -112,6 +119,25 @@ class SecureSource:
 
     def laplace(self, scale: float, shape: Shape) -> npt.NDArray[np.int64]:
         return self._draw("laplace", scale, shape)
+
+    def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[np.int64]:
+        """exp(-s ||z||_inf) is a mixture of even distributions on cubes {-m..m}^size, with weights (2m+1)^size exp(-s m).
+
+        m is drawn as a sum of size + 1 geometric variables, which has weights prod_i (m + i) exp(-s m), and kept with probability
+        prod_i (2m + 1)/(2m + 2i): whole numbers and the system's entropy alone.
+        """
+        rows, size = shape
+        return np.array([self._cube_row(scale, size) for _ in range(rows)], dtype=np.int64).reshape(shape)
+
+    def _cube_row(self, scale: float, size: int) -> list[int]:
+        while True:
+            geometric = self._draw("laplace", scale, size + 1)
+            m = sum(int(draw) if draw >= 0 else -int(draw) - 1 for draw in geometric)
+            kept, of = 1, 1
+            for i in range(1, size + 1):
+                kept, of = kept * (2 * m + 1), of * (2 * m + 2 * i)
+            if secrets.randbelow(of) < kept:
+                return [secrets.randbelow(2 * m + 1) - m for _ in range(size)]
 
     @staticmethod
     def _draw(distribution: str, scale: float, shape: Shape) -> npt.NDArray[np.int64]:

@@ -27,7 +27,7 @@ class Mechanism:
 
     name: str  # a counter's factorisation, "local" or "smooth"
     distribution: str
-    norm: int | None
+    norm: int | str | None
     sensitivity: float | None  # of one user's contribution
     scale: float | None
     parameters: Json = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from confide.errors import InvalidParameter
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bound
@@ -11,7 +12,8 @@ from confide.privatizers.central import CentralPrivatizer, best_counter, release
 from confide.privatizers.local import LocalPrivatizer
 from confide.privatizers.message import Channel, Message, open_channel
 from confide.privatizers.privatizer import ExpectedNoise, Privatizer
-from confide.privatizers.schedule import Schedule, custom, every, every_episode, geometric
+from confide.privatizers.rounds import RoundsPrivatizer
+from confide.privatizers.schedule import AtMost, Schedule, custom, every, every_episode, geometric
 from confide.privatizers.shared_budget import Share, SharedBudget
 
 # Which privatizer serves which request: a new trust model is one new file and one line here.
@@ -25,7 +27,7 @@ PRIVATIZERS: dict[type[Request], Any] = {
 
 def make_privatizer(
     bound: Bound,
-    schedule: Schedule,
+    schedule: Schedule | AtMost,
     *,
     privacy: Request,
     noise: NoiseSource,
@@ -33,8 +35,16 @@ def make_privatizer(
     loss: Loss | None = None,
 ) -> Privatizer:
     """The privatizer for a privacy request."""
-    made: Privatizer = PRIVATIZERS[type(privacy)](bound, schedule, privacy=privacy, noise=noise, counter=counter, loss=loss)
+    made: Privatizer = _kind(schedule, privacy)(bound, schedule, privacy=privacy, noise=noise, counter=counter, loss=loss)
     return made
+
+
+def _kind(schedule: Schedule | AtMost, privacy: Request) -> Any:
+    if not isinstance(schedule, AtMost):
+        return PRIVATIZERS[type(privacy)]
+    if isinstance(privacy, LocalDP):
+        raise InvalidParameter("rounds that are decided from releases have no local privatizer yet: use JointDP or NoPrivacy")
+    return RoundsPrivatizer
 
 
 def takes_messages(privacy: Request) -> bool:
@@ -44,7 +54,7 @@ def takes_messages(privacy: Request) -> bool:
 
 def expected_noise(
     bound: Bound,
-    schedule: Schedule,
+    schedule: Schedule | AtMost,
     *,
     privacy: Request,
     discrete: bool,
@@ -52,7 +62,7 @@ def expected_noise(
     loss: Loss | None = None,
 ) -> ExpectedNoise:
     """The noise that `make_privatizer` will add, before there are any data; `discrete`: with a secure source."""
-    made: ExpectedNoise = PRIVATIZERS[type(privacy)].expected_noise(
+    made: ExpectedNoise = _kind(schedule, privacy).expected_noise(
         bound, schedule, privacy=privacy, discrete=discrete, counter=counter, loss=loss
     )
     return made
@@ -60,12 +70,14 @@ def expected_noise(
 
 __all__ = [
     "PRIVATIZERS",
+    "AtMost",
     "CentralPrivatizer",
     "Channel",
     "ExpectedNoise",
     "LocalPrivatizer",
     "Message",
     "Privatizer",
+    "RoundsPrivatizer",
     "Schedule",
     "Share",
     "SharedBudget",

@@ -72,6 +72,10 @@ class CentralPrivatizer:
         """How many releases were made."""
         return self._counter.generation
 
+    @property
+    def batch(self) -> tuple[int, int]:
+        return self.schedule.batch(self.generation)
+
     def __repr__(self) -> str:
         return f"CentralPrivatizer({self.mechanism().name}, {self.schedule.leaves} releases, {self.users} users so far, {self.guarantee})"
 
@@ -147,7 +151,7 @@ class CentralPrivatizer:
             first = last = worst = made.std
         else:
             first, last = (made.std * counter.row_norm(t) for t in (1, schedule.leaves))
-            worst = made.std * worst_std(counter, made.norm) / made.stream_norm
+            worst = made.std * worst_std(counter, made.order) / made.stream_norm
         return ExpectedNoise(
             counter.name, made.distribution, made.norm, made.sensitivity, made.loss(), first=first, last=last, worst=worst
         )

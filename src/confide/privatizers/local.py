@@ -71,6 +71,10 @@ class LocalPrivatizer:
         """How many releases were made."""
         return self._generation
 
+    @property
+    def batch(self) -> tuple[int, int]:
+        return self.schedule.batch(self.generation)
+
     def __repr__(self) -> str:
         return f"LocalPrivatizer({self.schedule.leaves} releases, {self.users} users so far, {self.guarantee})"
 

@@ -15,7 +15,7 @@ class ExpectedNoise:
 
     mechanism: str
     distribution: str  # gaussian | laplace | none
-    norm: int
+    norm: int | str
     sensitivity: float  # of one user's numbers together, in that norm
     loss: Loss  # what the noise really gives
     first: float
@@ -44,6 +44,10 @@ class Privatizer(Protocol):
     @property
     def generation(self) -> int:
         """How many releases were made."""
+
+    @property
+    def batch(self) -> tuple[int, int]:
+        """How many users there were when the open batch began, and how many there are when it ends."""
 
     def absorb(self, contribution: Bounded) -> None:
         """Users of the open batch; at its last user the next release is made. With `devices` a simulation of their messages."""

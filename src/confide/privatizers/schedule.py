@@ -48,6 +48,37 @@ class Schedule:
     def users(self) -> int:
         return self.times[-1]
 
+    @property
+    def first(self) -> int:
+        """How many users there are at the first release."""
+        return self.times[0]
+
+    def batch(self, generation: int) -> tuple[int, int]:
+        """How many users there are at a release, and at the next one."""
+        return self.times[generation - 1] if generation else 0, self.times[generation]
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """At most so many users in at most so many rounds, whose sizes are decided from releases."""
+
+    users: int
+    leaves: int
+
+    def __post_init__(self) -> None:
+        for name in ("users", "leaves"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InvalidParameter(f"{name} must be a whole number, at least 1, got {name}={value!r}")
+
+    @property
+    def name(self) -> str:
+        return repr(self)
+
+    @property
+    def first(self) -> None:
+        """Not known in advance."""
+
 
 def every_episode(episodes: int) -> Schedule:
     return every(1, episodes)

@@ -128,7 +128,7 @@ class SharedBudget:
     def _described(self) -> list[AdditiveNoise]:
         """The noise of each kind of share, with how often it looks at a user."""
         return [
-            replace(level, stream_norm=Exact(self._times[kind]).column_norm(level.norm)) for kind, level in self._levels.items()
+            replace(level, stream_norm=Exact(self._times[kind]).column_norm(level.order)) for kind, level in self._levels.items()
         ]
 
     def save(self) -> bytes:

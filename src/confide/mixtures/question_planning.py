@@ -1,0 +1,204 @@
+"""From noisy answers to mixture weights, and from what is still uncertain to the next questions. All post-processing.
+
+Question (h, theta) asks about the transition (s, a, s') of step h whether theta.P(s'|s, a) > 0, P(s'|s, a) the vector of all kernels'
+probabilities. The sum of the answers y of a round has mean M w_h, M = sum_{s, a} n(s, a) sum_s' c(s, a, s') P(s'|s, a)^T, c = +-1/2 is
+the answer and n(s, a) users are expected to take a in s. Policies are public, so visits are predicted, forward in time, with the estimates
+for the steps before. The estimate minimises, over the simplex,
+
+    sum over rounds of (y - M w)^T R^-1 (y - M w)  +  3 ||w - 1/d||^2,        R = noise + sampling covariance at the estimate
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.mixtures import _question_kernels as _kernels
+from confide.mixtures.likelihood_planning import mixture
+from confide.planners import _visit_kernels
+from confide.planners.regression import project_simplex
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+SMALL = 1e-7  # |theta.P| below this share of sum_i P_i says nothing
+PRIOR = 3.0  # precision: about that of a vector drawn evenly from the simplex
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """One round, all of it public: policies [p, h, s] served users [p], who were asked (steps [q], thetas [q, i]) and answered y [q]."""
+
+    policies: Ints
+    users: Array
+    steps: Ints
+    thetas: Array
+    answers: Array
+    std: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Of rounds whose visits are no longer predicted anew: precision [h, i, i] and information [h, i], without the prior."""
+
+    precision: Array
+    information: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Belief:
+    """What is known of the weights: weights [h, i] on the simplex, precision and covariance [h, i, i] (on vectors that sum to zero)."""
+
+    weights: Array
+    precision: Array
+    covariance: Array
+    roots: Array = field(repr=False)  # symmetric ones of the covariance
+
+    def samples(self, count: int, spread: float, rng: np.random.Generator) -> Array:
+        """Plausible weights [n, h, i]: projected in the metric of the precision, so that what is unknown does not spoil what is known."""
+        steps, d = self.weights.shape
+        drawn = self.weights + spread * np.einsum("nhi,hij->nhj", rng.standard_normal((count, steps, d)), self.roots)
+        return project_simplex(drawn, np.broadcast_to(self.precision, (count, *self.precision.shape)))
+
+
+def believe(rounds: list[Asked], folded: Evidence, kernels: Array, start: Array) -> tuple[Belief, Evidence]:
+    """The belief after these rounds, and the evidence of the first of them on top of `folded`. kernels [s, a, s', i]."""
+    steps, d = folded.information.shape
+    weights, precision, first = (
+        np.empty((steps, d)),
+        np.empty((steps, d, d)),
+        Evidence(folded.precision.copy(), folded.information.copy()),
+    )
+    at = [np.tile(start, (len(asked.users), 1)) for asked in rounds]
+    for h in range(steps):
+        rows = [_row(asked, states, h, kernels) for asked, states in zip(rounds, at, strict=True)]
+        w = np.full(d, 1 / d)
+        for _ in range(2):  # the sampling covariance is first taken at equal weights, then at the estimate
+            parts = [_evidence(row, w, kernels) for row in rows]
+            P = PRIOR * np.eye(d) + folded.precision[h] + sum(part[0] for part in parts)
+            b = PRIOR / d + folded.information[h] + sum(part[1] for part in parts)
+            P = np.asarray((P + P.T) / 2)
+            w = project_simplex(np.asarray(np.linalg.solve(P, b)), P)
+        if parts:
+            first.precision[h] += parts[0][0]
+            first.information[h] += parts[0][1]
+        weights[h], precision[h] = w, P
+        transitions = np.tensordot(kernels, w, axes=1)
+        at = [_visit_kernels.move(asked.policies[:, h], states, transitions) for asked, states in zip(rounds, at, strict=True)]
+    within = np.eye(d) - 1 / d  # weights sum to one, so only this part is uncertain
+    covariance = np.linalg.pinv(within @ precision @ within, hermitian=True)
+    values, vectors = np.linalg.eigh(covariance)  # the symmetric root: others depend on how eigenvectors are rounded
+    roots = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]) @ vectors.transpose(0, 2, 1)
+    return Belief(weights, precision, covariance, roots), first
+
+
+_Row = tuple[Array, Array, Array, Array, float]  # thetas, visits, M, answers and the noise of one round at one step
+
+
+def _row(asked: Asked, states: Array, step: int, kernels: Array) -> _Row:
+    here = asked.steps == step
+    visits = _visit_kernels.visits(asked.policies[:, step], asked.users, states, kernels.shape[1])
+    thetas = np.ascontiguousarray(asked.thetas[here])
+    return thetas, visits, _kernels.means(kernels, thetas, visits, SMALL), asked.answers[here], asked.std
+
+
+def _evidence(row: _Row, weights: Array, kernels: Array) -> tuple[Array, Array]:
+    thetas, visits, M, answers, std = row
+    mean = M @ weights
+    sampling = _kernels.moments(kernels, weights, thetas, visits, SMALL) - np.outer(mean, mean) / max(visits.sum(), 1.0)
+    R = sampling + (std**2 + 1e-3) * np.eye(len(answers))  # without noise and without users R would be singular
+    weighted = np.linalg.solve(R, M)
+    return M.T @ weighted, weighted.T @ answers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """Questions that could be asked of users who follow given policies: steps [q], thetas [q, i], and rows M [q, i] for one user.
+
+    relevance [h, i, i] is how much the values of actions depend on what is learned of the weights of step h.
+    """
+
+    steps: Ints
+    thetas: Array
+    rows: Array
+    relevance: Array
+
+
+def candidates(
+    belief: Belief, policies: Ints, shares: Array, values: Array, kernels: Array, start: Array, rng: np.random.Generator
+) -> Candidates:
+    """Directions in which the belief is uncertain, in which values depend on it, and in which two samples differ."""
+    steps, d = belief.weights.shape
+    at = np.tile(start, (len(policies), 1))
+    drawn = belief.samples(4, 1.0, rng)
+    pairs = [(i, j) for i in range(3) for j in range(i + 1, 4)]
+    found: list[tuple[Array, Array]] = []
+    relevance = np.empty((steps, d, d))
+    for h in range(steps):
+        visits = _visit_kernels.visits(policies[:, h], shares, at, kernels.shape[1])
+        relevance[h] = relevant(_kernels.relevance(kernels, values[h + 1], visits.sum(axis=1)))
+        C, root = belief.covariance[h], _root(relevance[h])
+        useful = C @ root @ np.linalg.eigh(root @ C @ root)[1]
+        thetas = np.concatenate([np.linalg.eigh(C)[1].T[1:], useful.T, [drawn[i, h] - drawn[j, h] for i, j in pairs]])
+        length = np.linalg.norm(thetas, axis=1)
+        thetas = np.ascontiguousarray(thetas[length > 1e-9 * length.max()] / length[length > 1e-9 * length.max(), None])
+        found.append((thetas, _kernels.means(kernels, thetas, visits, SMALL)))
+        at = _visit_kernels.move(policies[:, h], at, np.tensordot(kernels, belief.weights[h], axes=1))
+    of = np.repeat(np.arange(steps), [len(thetas) for thetas, _ in found])
+    return Candidates(of, np.concatenate([t for t, _ in found]), np.concatenate([m for _, m in found]), relevance)
+
+
+def relevant(B: Array) -> Array:
+    """Within the simplex, in the units of the prior, and never nothing: what does not seem to matter yet may."""
+    d = len(B)
+    within = np.eye(d) - 1 / d
+    B = within @ B @ within
+    size = np.trace(B) / PRIOR
+    return np.asarray(B / np.sqrt(size) + 1e-5 * within if size > 1e-18 else within)
+
+
+def _root(B: Array) -> Array:
+    values, vectors = np.linalg.eigh(B)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
+def choose(belief: Belief, known: Candidates, users: float, stds: Array) -> Ints:
+    """The questions to ask of so many users, when D of them have noise stds[D - 1]: greedily, by how much the variance that matters falls.
+
+    A question with row m lowers the covariance C by C m m^T C / (m^T C m + noise + sampling). More questions have more noise each.
+    """
+    M, gains, chosen = users * known.rows, np.full(len(stds), -1.0), []
+    for D, std in enumerate(stds, 1):
+        picked, gains[D - 1] = _greedy(belief.covariance, known, M, D, std**2 + users / 8)
+        chosen.append(picked)
+    return np.array(chosen[int(gains.argmax())], dtype=np.int64)
+
+
+def _greedy(covariance: Array, known: Candidates, M: Array, count: int, noise: float) -> tuple[list[int], float]:
+    C, total, picked = covariance.copy(), 0.0, []
+    CM = np.einsum("qi,qij->qj", M, C[known.steps])
+    score = np.einsum("qi,qij,qj->q", CM, known.relevance[known.steps], CM)
+    spread = (CM * M).sum(axis=1) + noise
+    for _ in range(count):
+        q = int((score / spread).argmax())
+        picked.append(q)
+        total += float(score[q] / spread[q])
+        h = known.steps[q]
+        C[h] -= np.outer(CM[q], CM[q]) / spread[q]
+        same = np.flatnonzero(known.steps == h)
+        CM[same] = M[same] @ C[h]
+        score[same] = np.einsum("qi,ij,qj->q", CM[same], known.relevance[h], CM[same])
+        spread[same] = (CM[same] * M[same]).sum(axis=1) + noise
+    return picked, total
+
+
+def evaluate(kernels: Array, rewards: Array, start: Array, actions: Ints, weights: Array) -> float:
+    """The value of a policy [h, s] under the mixture with weights [h, i]."""
+    values, every = np.zeros(kernels.shape[0]), np.arange(kernels.shape[0])
+    for h in range(len(rewards) - 1, -1, -1):
+        values = rewards[h, every, actions[h]] + (
+            kernels[every, actions[h]] @ weights[h] @ values if h < len(rewards) - 1 else 0.0
+        )
+    return float(start @ values)
+
+
+__all__ = ["Asked", "Belief", "Candidates", "Evidence", "believe", "candidates", "choose", "evaluate", "mixture"]
