@@ -131,7 +131,7 @@ def test_low_bits_refute_noise_that_is_not_rounded(monkeypatch):
         return refute(attacked, delta=0.0, runs=3_000, rng=np.random.default_rng(0)).refuted
 
     assert not refuted("secure") and not refuted("fast")
-    monkeypatch.setattr(additive, "snapped", lambda values, grid: values)
+    monkeypatch.setattr(additive, "snapped", lambda values, _grid: values)
     assert refuted("fast")
 
 
