@@ -297,7 +297,7 @@ def test_canonical_bytes():
         return lambda state: state + value
 
     class Slotted:
-        __slots__ = ("x", "_y")
+        __slots__ = ("_y", "x")
 
         def __init__(self, x, y):
             self.x, self._y = x, y

@@ -80,7 +80,7 @@ def _attributes(value: Any) -> list[Any]:
     own = list(vars(value)) if hasattr(value, "__dict__") else []
     listed = [field.name for field in fields(value)] if is_dataclass(value) else []
     names = sorted({*slots, *own, *listed})
-    found = [(name, getattr(value, name)) for name in names if hasattr(value, name)]
+    found: list[Any] = [(name, getattr(value, name)) for name in names if hasattr(value, name)]
     return found or [re.sub(r" at 0x[0-9a-f]+", "", repr(value))]
 
 

@@ -1,9 +1,9 @@
 """Replay: neighbouring data sets with the same releases must give the same bytes, in everything that leaves.
 
 A guarantee covers what goes through a privatizer. Everything else that an agent shows (policies, batch sizes, questions, memory, messages,
-descriptions) must be a function of releases. So an agent is run once, and again with one user's data replaced while each release is replaced
-by the one of the first run. Whatever differs then depends on that user's data past the noise. The exact values that are noised do differ:
-their distance, in units of the noise, must not exceed the stated loss, whatever the questions were.
+descriptions) must be a function of releases. So an agent is run once, and again with one user's data replaced, while each release is the
+first run's. Whatever differs then depends on that user's data past the noise. The exact values that are noised do differ: their distance,
+in units of the noise, must not exceed the stated loss, whatever the questions were.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from confide.audit.tape import Tape, TapedSource
 from confide.errors import InvalidParameter
 from confide.learning.agent import abilities_of
 from confide.learning.learner import Learner
-from confide.mechanisms.sources import NoiseSource
+from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.loss import GaussianDP, PureDP
 from confide.privacy.request import LocalDP, NoPrivacy, Relation
 from confide.trajectory import Trajectories
@@ -168,7 +168,7 @@ class _Run:
         self._show("schedule", self.tape.kinds())
 
     def _serve(self, sampled: bool) -> None:
-        agent = self.agent = self.make(TapedSource(np.random.default_rng([self.seed, 0]), self.tape))
+        agent = self.agent = self.make(TapedSource(FastSource(np.random.default_rng([self.seed, 0])), self.tape))
         if getattr(agent, "rng", False) is None:
             agent.rng = np.random.default_rng([self.seed, 1])
         world, sizes = (np.random.default_rng([self.seed, stream]) for stream in (2, 3))
@@ -240,7 +240,7 @@ class _Run:
     def _describe(self) -> None:
         agent = self.agent
         said = [str(agent.guarantee), getattr(agent, "name", None), getattr(agent, "settings", None)]
-        if type(agent).__repr__ is not object.__repr__:
+        if "__repr__" in {name for kind in type(agent).__mro__[:-1] for name in vars(kind)}:  # object's has an address
             said.append(repr(agent))
         if abilities_of(agent).mechanisms:
             said += [mechanism.to_json() for mechanism in agent.mechanisms()]

@@ -1,6 +1,7 @@
 """A tape of everything that is noised: it is recorded in one run, and gives a run on other data the same releases."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.mechanisms.additive import AdditiveNoise
-from confide.mechanisms.sources import FastSource, Shape
+from confide.mechanisms.sources import NoiseSource, Shape
 from confide.privacy.bounded import Array
 
 Place = tuple[int, ...]
@@ -50,6 +51,12 @@ class Tape:
         mine.append(Noised(level, np.array(real, dtype=float), np.array(noisy, dtype=float)))
         return mine[-1].noisy.copy()
 
+    def of_source(self, child: int) -> "Tape":
+        """What came from one of the first source's forks."""
+        made = Tape()
+        made.noised = {place: each for place, each in self.noised.items() if place[:1] == (child,)}
+        return made
+
     def shift(self, other: "Tape") -> tuple[float, float]:
         """How far apart the exact values of two runs are, in units of their noise, over all releases: (mu, epsilon).
 
@@ -57,41 +64,81 @@ class Tape:
         loss that is stated.
         """
         squared = absolute = 0.0
+        for one, two in self._pairs(other):
+            apart = (one.exact - two.exact) / one.level.scale
+            if one.level.distribution == "gaussian":
+                squared += float((apart**2).sum())
+            else:
+                absolute += float(np.abs(apart).sum())
+        return math.sqrt(squared), absolute
+
+    def likelihood(self, other: "Tape") -> float:
+        """How much more likely these releases are for the data of `other` than for those of this run: the logarithm of the ratio.
+
+        `other` must be a run with the same releases. No test tells two data sets apart better than one of this number, if the noise is
+        what it is said to be.
+        """
+        found = 0.0
+        for one, two in self._pairs(other):
+            mine, others = ((one.noisy - exact) / one.level.scale for exact in (one.exact, two.exact))
+            if one.level.distribution == "gaussian":
+                found += float((mine**2 - others**2).sum()) / 2
+            else:
+                found += float((np.abs(mine) - np.abs(others)).sum())
+        return found
+
+    def same(self, other: "Tape") -> bool:
+        """Whether the exact values are those of another run."""
+        mine, others = (list(tape.noised.items()) for tape in (self, other))
+        return len(mine) == len(others) and all(
+            place == its and len(each) == len(theirs) and all(map(_equal, each, theirs))
+            for (place, each), (its, theirs) in zip(mine, others, strict=True)
+        )
+
+    def _pairs(self, other: "Tape") -> Iterator[tuple[Noised, Noised]]:
         for place, mine in self.noised.items():
             for one, two in zip(mine, other.noised.get(place, []), strict=False):
                 if one.level.scale > 0 and one.exact.shape == two.exact.shape:
-                    apart = (one.exact - two.exact) / one.level.scale
-                    if one.level.distribution == "gaussian":
-                        squared += float((apart**2).sum())
-                    else:
-                        absolute += float(np.abs(apart).sum())
-        return math.sqrt(squared), absolute
+                    yield one, two
 
 
-class TapedSource(FastSource):
-    """Fast noise on a tape. Its forks and devices have places of their own on it."""
+def _equal(one: Noised, other: Noised) -> bool:
+    return np.array_equal(one.exact, other.exact)
 
-    def __init__(self, rng: np.random.Generator, tape: Tape, place: Place = ()) -> None:
-        super().__init__(rng)
-        self._tape, self._place, self._children = tape, place, 0
 
-    def gaussian(self, scale: float, shape: Shape) -> Array:
+class TapedSource:
+    """A source of noise on a tape. Its forks and devices have places of their own on it."""
+
+    def __init__(self, inner: NoiseSource, tape: Tape, place: Place = ()) -> None:
+        self._inner, self._tape, self._place, self._children = inner, tape, place, 0
+        self.name, self.discrete = inner.name, inner.discrete
+
+    def gaussian(self, scale: float, shape: Shape) -> npt.NDArray[Any]:
         self._tape.draws += 1
-        return super().gaussian(scale, shape)
+        return self._inner.gaussian(scale, shape)
 
-    def laplace(self, scale: float, shape: Shape) -> Array:
+    def laplace(self, scale: float, shape: Shape) -> npt.NDArray[Any]:
         self._tape.draws += 1
-        return super().laplace(scale, shape)
+        return self._inner.laplace(scale, shape)
+
+    def state(self) -> dict[str, Any]:
+        return self._inner.state()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._inner.restore(state)
 
     def fork(self) -> "TapedSource":
-        return self._child(super().fork())
+        return self._child(self._inner.fork())
 
     def device(self) -> "TapedSource":
-        return self._child(super().device())
+        return self._child(self._inner.device())
 
-    def _child(self, made: FastSource) -> "TapedSource":
+    def token(self, size: int) -> bytes:
+        return self._inner.token(size)
+
+    def _child(self, made: NoiseSource) -> "TapedSource":
         self._children += 1
-        return TapedSource(made._rng, self._tape, (*self._place, self._children))
+        return TapedSource(made, self._tape, (*self._place, self._children))
 
     def instead(self, level: AdditiveNoise, exact: npt.NDArray[Any], noisy: Array) -> Array:
         return self._tape.take(self._place, level, exact, noisy)
