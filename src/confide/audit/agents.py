@@ -194,7 +194,7 @@ class DeviceSubject(Attacked):
         """How much of the stated loss the two users use up."""
         server, (one, other) = self._make(FastSource(np.random.default_rng(0))), self._sent
         (mechanism,) = server.mechanisms()
-        return float(np.linalg.norm(other - one, ord=mechanism.norm)) / mechanism.sensitivity
+        return float(np.linalg.norm(other - one, ord=mechanism.norm) / mechanism.sensitivity)
 
     def score(self) -> Score | None:
         """What the first device's numbers say; noise that devices share shows in both together."""

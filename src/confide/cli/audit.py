@@ -86,7 +86,9 @@ def audit(
         typer.echo(f"  stated     epsilon = {result.epsilon:.4g} at delta = {result.delta:g}{promised}")
         typer.echo(f"  measured   epsilon >= {result.epsilon_lower:.4g}{shown} at {100 * confidence:g} % confidence")
         if result.detectable is not None:
-            typer.echo(f"  power      a true epsilon of {result.detectable:.3g} or more is refuted by this attack with probability 90 %")
+            typer.echo(
+                f"  power      a true epsilon of {result.detectable:.3g} or more is refuted by this attack with probability 90 %"
+            )
         for line in [] if replayed is None else replayed.said():
             name, _, text = line.partition(": ")
             typer.echo(f"  {name:<10} {text}")
