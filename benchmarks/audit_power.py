@@ -2,9 +2,9 @@
 
     python benchmarks/audit_power.py [--runs 8000] [--seeds 100] [--real 300] [--write]
 
-A whole audit of an agent plans thousands of times. So `seeds` audits are made of scores that are drawn from their law: what is noised is the same
-in every run (LSVI-UCB excepted, whose questions follow from releases: one run of it is taken for all), and the noise is Gaussian. The mean of the
-score over `real` runs of the agent itself, and its standard deviation, are shown beside those of the law.
+A whole audit of an agent plans thousands of times. So `seeds` audits are made of scores that are drawn from their law: what is noised is
+the same in every run (LSVI-UCB excepted, whose questions follow from releases: one run of it is taken for all), and the noise is Gaussian.
+The mean of the score over `real` runs of the agent itself, and its standard deviation, are shown beside those of the law.
 """
 
 import argparse
@@ -48,8 +48,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     lines = [
-        f"| agent | share of the stated loss that the two data sets use | noise 20 % too small: refuted, of {given.seeds} | honest: refuted "
-        f"| smallest epsilon refuted with 90 % | score, of {given.real} runs / by law |",
+        f"| agent | share of the stated loss that the two data sets use | noise 20 % too small: refuted, of {given.seeds} "
+        f"| honest: refuted | smallest epsilon refuted with 90 % | score, of {given.real} runs / by law |",
         "|---|---|---|---|---|---|",
     ]
     factor = Scaled(FastSource(np.random.default_rng(0))).factor
@@ -70,9 +70,9 @@ def main() -> None:
         print(lines[-1], flush=True)
     true = GaussianDP(loss.mu / factor).epsilon_at(PRIVACY.delta)
     text = "\n".join(lines) + (
-        f"\n\nepsilon = {PRIVACY.epsilon:g}, delta = {PRIVACY.delta:g}, {given.runs:,} runs on each of two data sets, 99 % confidence. The true "
-        f"epsilon of a Gaussian mechanism whose noise is 20 % too small is {true:.3f}. Where two data sets use less of the stated loss than 1, the "
-        "noise would have to be smaller for the promise to be broken on them.\n"
+        f"\n\nepsilon = {PRIVACY.epsilon:g}, delta = {PRIVACY.delta:g}, {given.runs:,} runs on each of two data sets, 99 % confidence. "
+        f"The true epsilon of a Gaussian mechanism whose noise is 20 % too small is {true:.3f}. Where two data sets use less of the stated "
+        "loss than 1, the noise would have to be smaller for the promise to be broken on them.\n"
     )
     record("The power of audits of agents", text, write=given.write)
 
