@@ -172,8 +172,8 @@ def _check_bound(mechanism: Json, promise: Json, norm: int) -> None:
 
 
 def taken_on_trust(certificate: Certificate) -> list[str]:
-    """The mechanisms whose sensitivity cannot be recomputed from the certificate."""
-    trusted = []
+    """What cannot be recomputed from the certificate: sensitivities of unknown bounds, and what it says itself."""
+    trusted: list[str] = list(certificate.document.get("on_trust", []))
     for i, mechanism in enumerate(certificate.document["mechanisms"], start=1):
         name = (mechanism.get("bound") or {}).get("name")
         if name not in _BOUNDS:

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from confide.audit.replay import Replay
 from confide.audit.verify import verify
-from confide.errors import InvalidParameter
+from confide.errors import InvalidParameter, PrivacyError
 from confide.experiments.loop import Loop, Progress
 from confide.experiments.run import Run
 from confide.learning.agent import Agent, abilities_of, agent_name
+from confide.learning.learner import Learner
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.mechanisms.state import StateFile
 from confide.privacy.certificate import Certificate, certify
@@ -35,6 +37,7 @@ def run(
     progress: Progress | None = None,
     command: str = "",
     counts: bool | None = None,
+    audited: Replay | None = None,
 ) -> Run:
     """Let the agent serve `episodes` users of the problem.
 
@@ -47,7 +50,12 @@ def run(
     clients and messages under `LocalDP` with at most 10 000 episodes; where nothing can be counted (linear systems), the messages of more
     devices are drawn as their sum. All ways have the same law, except that devices draw which of a round's policies they follow, where
     crowds are served in equal shares.
+
+    The certificate of an agent whose class is not part of confide says that its code is on trust; `audited` is a replay of it
+    (`confide.audit.replay`), which the certificate then quotes.
     """
+    if audited is not None and audited.refuted:
+        raise PrivacyError(f"the guarantee of {agent_name(agent)} was refuted: {audited.said()[0]}")
     problem = _world(problem, features, horizon)
     total = _episodes(agent, episodes)
     world = prepare(agent, seed, source)
@@ -65,7 +73,7 @@ def run(
         optimal_value=problem.optimal_value,
         uniform_value=problem.uniform_value,
         guarantee=str(agent.guarantee),
-        certificate=_certificate(agent, counted=loop.counted, crowd=loop.crowd),
+        certificate=_certificate(agent, counted=loop.counted, crowd=loop.crowd, audited=audited),
         seconds=before + time.monotonic() - started,
         versions=versions(),
         command=command,
@@ -99,7 +107,7 @@ def _episodes(agent: Any, episodes: int | None) -> int:
     return int(total)
 
 
-def _certificate(agent: Any, *, counted: bool, crowd: bool) -> Certificate | None:
+def _certificate(agent: Any, *, counted: bool, crowd: bool, audited: Replay | None) -> Certificate | None:
     if not abilities_of(agent).mechanisms:
         return None
     simulated = []
@@ -108,9 +116,28 @@ def _certificate(agent: Any, *, counted: bool, crowd: bool) -> Certificate | Non
     if crowd or (counted and agent.guarantee.trust is Trust.LOCAL):
         simulated += ["no device sent a message: the sum of their noise was drawn at once."]
     simulated = [f"Simulated: {each}" for each in simulated]
-    made = certify(agent.guarantee, agent.mechanisms(), subject=f"a run of {agent_name(agent)}", assumptions=simulated)
+    trusted = _foreign(agent)
+    checked = ["The stated loss follows from the sensitivities and the noise of the mechanisms."] if trusted else []
+    made = certify(
+        agent.guarantee,
+        agent.mechanisms(),
+        subject=f"a run of {agent_name(agent)}",
+        assumptions=simulated,
+        checked=[*checked, *(audited.said() if audited else [])],
+        on_trust=[
+            f"{name} is not part of confide: that its policies, batch sizes, questions, memory and messages depend on users only "
+            f"through these mechanisms. `confide audit {name}` tests it by replay."
+            for name in trusted
+        ],
+    )
     verify(made)
     return made
+
+
+def _foreign(agent: Any) -> list[str]:
+    """The classes of an agent and of its algorithm that are not the library's."""
+    kinds = [type(agent)] + ([type(agent.algorithm)] if isinstance(agent, Learner) else [])
+    return [f"{kind.__module__}:{kind.__qualname__}" for kind in kinds if kind.__module__.partition(".")[0] != "confide"]
 
 
 def prepare(agent: Any, seed: int, source: NoiseSource | None = None) -> np.random.SeedSequence:

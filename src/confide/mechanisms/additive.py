@@ -90,9 +90,12 @@ class AdditiveNoise:
         return values if self.step is None else np.rint(values / self.step).astype(np.int64)
 
     def add(self, exact: npt.NDArray[Any], noise: NoiseSource) -> Array:
-        """exact [rows, size] -> the noisy rows, as floats."""
-        if self.distribution == "none":
-            return exact
+        """exact [rows, size] -> the noisy rows, as floats. The source of an audit reads them, and may put others in their place."""
+        noisy = exact if self.distribution == "none" else self._noisy(exact, noise)
+        instead = getattr(noise, "instead", None)
+        return noisy if instead is None else np.asarray(instead(self, exact, noisy))
+
+    def _noisy(self, exact: npt.NDArray[Any], noise: NoiseSource) -> Array:
         draw = noise.gaussian if self.distribution == "gaussian" else noise.laplace
         if self.step is None:
             noisy: Array = draw(self.scale, exact.shape)

@@ -47,13 +47,20 @@ class Bound(Protocol):
     def l1_sensitivity(self, relation: Relation) -> float:
         """The largest L1 distance between two neighbouring contributions."""
 
+    def contains(self, values: Array) -> bool:
+        """Whether one user's contribution [size] is in the set, up to rounding: what no clip of this bound could yield is not.
+
+        Where the set depends on a public table that the bound does not hold, only what the bound knows of it is checked.
+        """
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounded:
     """The clipped contributions of `users` users, added up. PRIVATE.
 
     Every value is a whole multiple of the bound's grid, so that sums are exact in whatever order they are taken (up to 2^29 users), and
-    the sensitivity of a sum is that of one contribution in floating point, too.
+    the sensitivity of a sum is that of one contribution in floating point, too. A single user's values are checked against the bound's
+    set; of a sum of many users only the largest value can be.
     """
 
     values: Array = field(repr=False)
@@ -73,6 +80,8 @@ class Bounded:
             )
         if largest > self.users * self.bound.largest * (1 + 1e-6):
             raise InvalidParameter(f"the values are too large for {self.users} users who were clipped by the bound")
+        if self.users == 1 and not self.bound.contains(values):  # only code that forgot to clip gets here, whatever the data are
+            raise InvalidParameter("a user's contribution must come from the bound that clips it: it is not in the bound's set")
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "users", int(self.users))
@@ -137,6 +146,9 @@ class L2Ball:
 
     def l1_sensitivity(self, relation: Relation) -> float:
         return math.sqrt(self.size) * self.sensitivity(relation)
+
+    def contains(self, values: Array) -> bool:
+        return float(np.linalg.norm(values)) <= self.radius * (1 + 1e-12)
 
     def clip(self, values: Array) -> Bounded:
         """One user's vector, scaled into the ball; anything that is not finite contributes zero."""

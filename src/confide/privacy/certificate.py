@@ -72,9 +72,18 @@ class Certificate:
 
 
 def certify(
-    guarantee: Guarantee, mechanisms: Sequence[Mechanism], *, subject: str = "", assumptions: Sequence[str] = ()
+    guarantee: Guarantee,
+    mechanisms: Sequence[Mechanism],
+    *,
+    subject: str = "",
+    assumptions: Sequence[str] = (),
+    checked: Sequence[str] = (),
+    on_trust: Sequence[str] = (),
 ) -> Certificate:
-    """The certificate of a guarantee; `assumptions` come on top of the ones that every guarantee of its kind has."""
+    """The certificate of a guarantee; `assumptions` come on top of the ones that every guarantee of its kind has.
+
+    `on_trust` is what nobody can recompute from the numbers: code that is not part of confide; `checked` is what was tested of it.
+    """
     import confide
 
     if guarantee.times > 1:
@@ -107,6 +116,7 @@ def certify(
             *_simulations(mechanisms, assumptions),
         ],
     }
+    document |= {name: list(said) for name, said in (("checked", checked), ("on_trust", on_trust)) if said}
     check_schema(document)
     return Certificate(document)
 

@@ -104,6 +104,12 @@ class RegressionRows:
             step = min(apart, math.sqrt(_coordinates(d)) * self._step(relation))
         return self.steps * step + self.size * self.grid
 
+    def contains(self, values: Array) -> bool:
+        stacked = np.ascontiguousarray(values).reshape(self.steps, -1)
+        if self.nonnegative and values.min() < 0:
+            return False
+        return bool(_kernels.is_rank_one(stacked, self.dimension, self.grid, self.row_norm, self.balance * self.target, False))
+
     def _step(self, relation: Relation) -> float:
         L, KY = self.row_norm, self.balance * self.target
         if relation == Relation.NULL:
@@ -178,6 +184,10 @@ class WeightedRows:
 
     def l1_sensitivity(self, relation: Relation) -> float:
         return self.steps * _unit_row_l1(self.dimension, relation) + self.size * self.grid
+
+    def contains(self, values: Array) -> bool:
+        stacked = np.ascontiguousarray(values).reshape(self.steps, -1)
+        return bool(_kernels.is_rank_one(stacked, self.dimension, self.grid, 1.0, 0.0, True))
 
     def counted(self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int) -> Bounded:
         """Weighted rows [n, m] and targets [n], each of `count` [n] users at `step` [n]; every user has at most one row per step."""
