@@ -3,17 +3,10 @@
     python benchmarks/crash_points.py [--only NAME] [--quick] [--write] [--before FILE]
 
 Each command runs in a forked process, under a library (`crash_points.c`, compiled with cc) that numbers the calls that change files: open
-for writing, write, truncate, fsync, rename, unlink, mkdir. The process is killed (SIGKILL) before call n, for every n, and for a write also
-when half of its bytes are written. Then readers look at what is there, and the same command runs again. A point is bad if
-
-- a reader takes a result for complete that lacks its certificate or another file, or holds a file of another result;
-- the same command, run again, does not end in the result of a command that was not killed (locked out);
-- PRIVATE state or temporary files are left behind after that;
-- the ledger was charged, and the release cannot be had again at no further cost, or differs from what was shown before.
-
-Disk full: the same commands on a tmpfs of 20 sizes (mounted in a namespace of its own, which needs the permission to do so), then on one
-that has room. An error must be one line. Numbers from another version of the library (--before) stand beside the new ones: they are the
-JSON that --json writes there.
+for writing, write, truncate, fsync, rename, unlink, mkdir. After a kill readers look at what is there, and the same command runs again;
+`ABOUT` says what is bad. A small disk is a tmpfs, mounted in a namespace of its own, which needs the permission to do so; afterwards it
+gets enough room. Numbers from another version of the library (--before) stand beside the new ones: they are the JSON that --json writes
+there, on the same machine.
 """
 
 import argparse
@@ -35,8 +28,23 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from pathlib import Path
+from statistics import median
+from typing import Any
+
+from record import record
 
 HERE = Path(__file__).parent
+Numbers = dict[str, Any]
+ABOUT = """What the commands leave behind if they are killed (SIGKILL) before each call that changes a file, and for a write also when
+half of its bytes are written; and on disks (tmpfs) of 20 sizes that are too small. A point is bad if
+
+- a reader takes a result for complete that lacks its certificate or another file, or holds a file of another result;
+- the same command, run again, does not end in the result of a command that was not killed (locked out);
+- PRIVATE state or temporary files are left behind after that;
+- the ledger was charged, and the release cannot be had again at no further cost, or differs from what was shown before;
+- on a full disk, the error is not one line.
+
+A kill keeps what the kernel holds in memory, so that power cuts are not part of this table. Figures are replaced by small files."""
 TIMEOUT = 120  # seconds; a command that takes longer hangs
 PAGES = "</html>"
 CLOCK = ("seconds",)  # of JSON: depends on the clock
@@ -422,8 +430,8 @@ def make_log(path: Path) -> None:
     pq.write_table(pa.table({**columns, "reward": rng.random(users * steps)}), path)
 
 
-def measure(only: str, step: int, sizes: int) -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = {}
+def measure(only: str, step: int, sizes: int) -> Numbers:
+    found: Numbers = {}
     with tempfile.TemporaryDirectory() as base:
         log, folder = Path(base) / "log.parquet", Path(base) / "work"
         make_log(log)
@@ -451,6 +459,58 @@ def measure(only: str, step: int, sizes: int) -> dict[str, dict[str, object]]:
     return found
 
 
+def saving(repeats: int = 50) -> float:
+    """Milliseconds of `Run.save` into a new folder, median."""
+    import confide
+
+    with tempfile.TemporaryDirectory() as folder:
+        world = confide.problems.lock(seed=0)
+        agent = confide.agents.UCRLVTR(world.public, episodes=60, privacy=confide.JointDP(1.0, 1e-5))
+        done, times = confide.run(agent, world), []
+        for i in range(repeats):
+            started = time.perf_counter()
+            done.save(f"{folder}/{i}")
+            times.append(1000 * (time.perf_counter() - started))
+    return median(times)
+
+
+def table(found: Numbers, before: Numbers | None) -> str:
+    """One line per command; numbers of the version before on the left of the arrow."""
+
+    def pair(name: str, number: Callable[[dict[str, Any]], int]) -> str:
+        new = f"{number(found[name])}"
+        return new if before is None else f"{number(before[name])} → {new}"
+
+    names = [name for name in found if name != "saving"]
+    points = sum(found[name]["points"] for name in names)
+    bad = sum(sum(found[name]["bad"].values()) for name in names)
+    disks, full_disks = sum(found[name]["disks"] for name in names), sum(sum(found[name]["bad disks"].values()) for name in names)
+    lines = [f"{bad} of {points} crash points are bad, and {full_disks} of {disks} full disks."]
+    if before is not None:
+        worse = sum(sum(before[name]["bad"].values()) for name in names), sum(before[name]["points"] for name in names)
+        old = sum(sum(before[name]["bad disks"].values()) for name in names)
+        lines[0] += f" Before: {worse[0]} of {worse[1]} crash points, and {old} of {disks} full disks."
+        lines[0] += " In the table, numbers before stand on the left of an arrow."
+    lines += ["", "| command | crash points | bad | full disks | bad | calls of fsync |", "|---|---|---|---|---|---|"]
+    for name in names:
+        cells = [
+            pair(name, lambda one: one["points"]),
+            pair(name, lambda one: sum(one["bad"].values())),
+            f"{found[name]['disks']}",
+            pair(name, lambda one: sum(one["bad disks"].values())),
+            pair(name, lambda one: one["calls"].get("s", 0)),
+        ]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    if before is not None:
+        lines += ["", "What was bad before:", "", "| command | verdict | points |", "|---|---|---|"]
+        for name in names:
+            for part, what in (("bad", ""), ("bad disks", "disk full: ")):
+                lines += [f"| `{name}` | {what}{verdict} | {number} |" for verdict, number in before[name][part].items()]
+    saved = f"{found['saving']:.1f}" if before is None else f"{before['saving']:.1f} → {found['saving']:.1f}"
+    lines += ["", f"`Run.save` takes {saved} ms (median of 50, into new folders on this machine's disk)."]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="commands whose name contains this")
@@ -465,10 +525,11 @@ def main() -> None:
             subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, str(HERE / "crash_points.c"), "-ldl"], check=True)
             again = {**os.environ, "LD_PRELOAD": library, "CRASH_POINTS": "1"}
             raise SystemExit(subprocess.run([sys.executable, *sys.argv], env=again, check=False).returncode)
-    found = measure(asked.only, 10 if asked.quick else 1, 5 if asked.quick else 20)
+    found = measure(asked.only, 10 if asked.quick else 1, 5 if asked.quick else 20) | {"saving": saving()}
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
+    before = json.loads(asked.before.read_text()) if asked.before else None
+    record("Crash points", f"{ABOUT}\n\n{table(found, before)}", write=asked.write)
 
 
 if __name__ == "__main__":

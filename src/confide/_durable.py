@@ -160,14 +160,14 @@ def _locked(folder: Path) -> Iterator[None]:
         handle = _lock(path)
     except (FileExistsError, NotADirectoryError):
         raise InvalidParameter(
-            f"cannot write results to the folder {folder}: a file has this name; choose another folder with --out"
+            f"cannot write results to the folder {folder}: a file has this name; choose another folder"
         ) from None
     except BlockingIOError:
         raise InvalidParameter(
-            f"another process is writing to {folder}: wait until it has ended, or choose another folder with --out"
+            f"another process is writing to {folder}: wait until it has ended, or choose another folder"
         ) from None
     except OSError as error:
-        raise InvalidParameter(f"cannot write into {folder}: {error.strerror}; choose another folder with --out") from None
+        raise InvalidParameter(f"cannot write into {folder}: {error.strerror}; choose another folder") from None
     try:
         yield
     finally:

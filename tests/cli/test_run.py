@@ -314,7 +314,7 @@ def test_the_output_folder_is_checked_and_locked_before_the_work(confide, tmp_pa
     monkeypatch.setattr("confide.experiments.spec.run_seeds", lambda *_, **__: pytest.fail("the work began"))
     (tmp_path / "file").write_text("mine")
     done = confide("run", *PRIVATE, "--out", tmp_path / "file")
-    assert done.returncode == 2 and "a file has this name; choose another folder with --out" in done.stderr
+    assert done.returncode == 2 and "a file has this name; choose another folder" in done.stderr
     with output(tmp_path / "out"):
         done = confide("run", *PRIVATE, "--out", tmp_path / "out")
     assert done.returncode == 2 and done.stderr.count("\n") == 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from confide._durable import clean
+from confide._durable import clean, make_folder, sync
 from confide.agents.catalogue import make_agent, takes_privacy
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.experiments.loop import Progress
@@ -176,7 +176,10 @@ def run_seeds(
 def private_folder(out: Path) -> Path:
     """Beside the results, never among them: states are PRIVATE, results are meant to be published."""
     folder = out.resolve().with_name(out.resolve().name + ".private")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not folder.exists():
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        sync(folder.parent)
     return folder
 
 
