@@ -430,6 +430,15 @@ def make_log(path: Path) -> None:
     pq.write_table(pa.table({**columns, "reward": rng.random(users * steps)}), path)
 
 
+def disks_for(folder: Path, number: int) -> tuple[list[int], int]:
+    """Kilobytes: half of the disks have no room for all files but the page, half have no room for the page; and a disk for everything."""
+    files = [(path.suffix, path.stat().st_size // 1024 + 4) for path in folder.rglob("*") if path.is_file()]
+    small, every = (sum(size for suffix, size in files if suffix not in without) for without in ((".html",), ()))
+    few, many = number // 2, number - number // 2
+    rooms = [4 + small * i // few for i in range(few)] + [4 + small + (every - small) * i // many for i in range(many)]
+    return [room // 4 * 4 for room in rooms], 4096 + 3 * every
+
+
 def measure(only: str, step: int, sizes: int) -> Numbers:
     found: Numbers = {}
     with tempfile.TemporaryDirectory() as base:
@@ -441,10 +450,9 @@ def measure(only: str, step: int, sizes: int) -> Numbers:
                 continue
             started, calls = time.monotonic(), learn(command, folder)
             print(f"{command.name}: {len(calls)} calls in {time.monotonic() - started:.1f} s", file=sys.stderr)
-            needed = 16 + sum(path.stat().st_size // 1024 + 4 for path in folder.rglob("*") if path.is_file())
-            enough = 4096 + 3 * needed
+            rooms, enough = disks_for(folder, sizes)
             verdicts = list(crashes(command, folder, calls, step))
-            disks = [full(command, folder, max(4, needed * i // sizes // 4 * 4), enough) for i in range(sizes)]
+            disks = [full(command, folder, room, enough) for room in rooms]
             for i, wrong in enumerate(disks):
                 if wrong:
                     print(f"  {command.name}, disk {i} of {sizes}: {wrong}", file=sys.stderr)
@@ -514,7 +522,8 @@ def table(found: Numbers, before: Numbers | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="commands whose name contains this")
-    parser.add_argument("--quick", action="store_true", help="every tenth point, five disks")
+    parser.add_argument("--quick", action="store_true", help="every tenth point, four disks")
+    parser.add_argument("--step", type=int, default=1, help="one of so many points")
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
     parser.add_argument("--before", type=Path, help="numbers of another version, from --json")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks/crash_points.md")
@@ -525,7 +534,7 @@ def main() -> None:
             subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, str(HERE / "crash_points.c"), "-ldl"], check=True)
             again = {**os.environ, "LD_PRELOAD": library, "CRASH_POINTS": "1"}
             raise SystemExit(subprocess.run([sys.executable, *sys.argv], env=again, check=False).returncode)
-    found = measure(asked.only, 10 if asked.quick else 1, 5 if asked.quick else 20) | {"saving": saving()}
+    found = measure(asked.only, 10 if asked.quick else asked.step, 4 if asked.quick else 20) | {"saving": saving()}
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
     before = json.loads(asked.before.read_text()) if asked.before else None

@@ -119,8 +119,9 @@ def staged(folder: Path, *, last: str) -> Iterator[Path]:
         files = [path for path in sorted(stage.rglob("*")) if path.is_file()]
         for path in files:
             sync(path)
-        (folder / last).unlink(missing_ok=True)
-        sync(folder)
+        if (folder / last).exists():
+            (folder / last).unlink()
+            sync(folder)
         places = {path: folder / path.relative_to(stage) for path in files if path != stage / last}
         for path, place in places.items():
             make_folder(place.parent)

@@ -303,11 +303,12 @@ def test_the_state_of_a_run_that_was_killed_when_it_had_saved_its_result_is_remo
             list(run_seeds(spec, lock(0), range(1), out=tmp_path / "out"))
     (folder,) = (path.parent for path in (tmp_path / "out").rglob("run.json"))
     (folder / "result.0123456789abcdef.part").mkdir()
+    (folder / ".lock").touch()
     assert list((tmp_path / "out.private").glob("*.state"))
     (again,) = run_seeds(spec, lock(0), range(1), out=tmp_path / "out")
     assert again.complete
     assert not (tmp_path / "out.private").exists()
-    assert not list(folder.glob("*.part"))
+    assert {path.name for path in folder.iterdir()} == {"certificate.json", "curve.csv", "policy.npz", "run.json"}
 
 
 def test_the_output_folder_is_checked_and_locked_before_the_work(confide, tmp_path, monkeypatch):

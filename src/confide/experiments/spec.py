@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from confide._durable import clean, make_folder, sync
+from confide._durable import make_folder, output, sync
 from confide.agents.catalogue import make_agent, takes_privacy
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.experiments.loop import Progress
@@ -146,7 +146,8 @@ def run_seeds(
                     f"{folder} contains another run ({done.made_from}), not this one ({expected}): use another --out"
                 )
             if done.complete:
-                clean(folder)  # after what a process left that was killed when it had saved the result
+                with output(folder):  # cleans up after a process that was killed when it had saved the result
+                    pass
                 if state is not None:
                     state.remove()
                 yield done
