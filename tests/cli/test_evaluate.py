@@ -136,7 +136,9 @@ def test_too_little_left_is_refused_before_the_log_is_opened(log, call, monkeypa
     assert ledger.spends == ()
 
 
-@pytest.mark.parametrize("wrong", [["--backend", "spark"], ["--out", "log.parquet"], ["--reward", "r"], ["--level", "2"]])
+@pytest.mark.parametrize(
+    "wrong", [["--backend", "spark"], ["--out", "log.parquet"], ["--reward", "r"], ["--level", "2"], ["--centre", "1e20"]]
+)
 def test_what_is_wrong_is_not_paid_for(log, call, wrong):
     ledger = Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-4)
     call("evaluate", log, *ASK, "--ledger", "budget.sqlite", "--out", "new/out", *wrong, code=2)
@@ -164,6 +166,19 @@ def test_an_error_after_the_charge_says_so_and_the_same_command_costs_nothing(lo
     spent = ledger.spent
     made(call, *ask, "--out", "out")
     assert ledger.spent == spent
+
+
+def test_an_estimate_that_was_cut_off_is_written_again(log, call):
+    ledger = Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-4)
+    ask = [log, *ASK, "--ledger", "budget.sqlite", "--out", "out"]
+    first = made(call, *ask)
+    for name in ("estimate.npz", "certificate.json"):
+        with open(f"out/{name}", "r+b") as file:
+            file.truncate(100)
+    assert made(call, *ask)["values"] == first["values"]
+    assert ValueEstimate.load("out").values.tolist() == first["values"]
+    assert len(ledger.spends) == 1
+    call("verify", "out/certificate.json")
 
 
 def test_the_same_file_by_another_spelling_is_the_same_question(log, call):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from confide._durable import output, staged
 from confide.errors import InvalidParameter, StateError
 from confide.privacy.bounded import Array
 from confide.privacy.certificate import Certificate, loss_from_json, loss_to_json
@@ -111,10 +112,10 @@ class ValueEstimate:
 
     def save(self, folder: str | Path) -> None:
         """`estimate.npz`, and `certificate.json` where there is one, into a folder: both are public."""
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / "estimate.npz").write_bytes(self.to_bytes())
-        if self.certificate:
-            self.certificate.save(Path(folder) / "certificate.json")
+        with output(Path(folder)), staged(Path(folder), last="estimate.npz") as target:
+            if self.certificate:
+                self.certificate.save(target / "certificate.json")
+            (target / "estimate.npz").write_bytes(self.to_bytes())
 
     @classmethod
     def load(cls, path: str | Path) -> "ValueEstimate":

@@ -12,6 +12,7 @@ from confide.privacy.bounded import Array
 
 USUAL_VISITS = 20  # noise grows with the root of it, and later states of a long trajectory are earlier ones of another
 _MOST = 2**31 - 1
+_FARTHEST = 1e9
 
 
 def whole(name: str, value: Any) -> int:
@@ -67,7 +68,9 @@ def keep_returns(model: Any) -> None:
     """Discount and range of returns, which all estimators have; and the range's centre, where they have one."""
     keep(model, discount=share_of_one("discount", model.discount), return_bound=positive("return_bound", model.return_bound))
     if getattr(model, "centre", None) is not None:
-        keep(model, centre=real("centre", model.centre, "finite", lambda x: abs(x) < 1e50))
+        most = _FARTHEST * model.return_bound  # farther away, floating point cannot tell returns apart
+        said = f"finite, and at most {_FARTHEST:g} times return_bound from zero"
+        keep(model, centre=real("centre", model.centre, said, lambda x: abs(x) <= most))
 
 
 def described(model: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from confide._durable import output, staged
 from confide.errors import ConfideError, InvalidParameter
 from confide.experiments import metrics
 from confide.policy import Policy, load_policy
@@ -111,20 +112,18 @@ class Run:
     def save(self, folder: str | Path) -> None:
         """Into a folder of JSON and CSV that opens anywhere: what was released and what follows from it, and no saved state.
 
-        Where the problem's values are unknown it holds mean returns, too: exact averages over users, which no promise covers.
+        Where the problem's values are unknown it holds mean returns, too: exact averages over users, which no promise covers. The folder
+        holds the whole result, or no `run.json`.
         """
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        facts = {key: getattr(self, key) for key in _FACTS}
-        (target / "run.json").write_text(
-            json.dumps({"format": _FORMAT, **facts, "segments": [asdict(s) for s in self.segments]}, indent=1, allow_nan=False)
-            + "\n"
-        )
-        (target / "curve.csv").write_text(self.csv())
-        if self.policy is not None:
-            self.policy.save(target / "policy.npz")
-        if self.certificate is not None:
-            self.certificate.save(target / "certificate.json")
+        facts = {"format": _FORMAT, **{key: getattr(self, key) for key in _FACTS}, "segments": [asdict(s) for s in self.segments]}
+        with output(Path(folder)), staged(Path(folder), last="run.json") as target:
+            (target / "curve.csv").write_text(self.csv())
+            if self.policy is not None:
+                self.policy.save(target / "policy.npz")
+            if self.certificate is not None:
+                self.certificate.save(target / "certificate.json")
+            files = sorted(path.name for path in target.iterdir())
+            (target / "run.json").write_text(json.dumps({**facts, "files": files}, indent=1, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, folder: str | Path) -> "Run":
@@ -137,12 +136,16 @@ class Run:
                 )
             segments = tuple(Segment(**segment) for segment in facts["segments"])
             known = {key: facts[key] for key in _FACTS}
+            files = set(facts.get("files", (path.name for path in source.iterdir())))
+            lacking = sorted(name for name in files if not (source / name).is_file())
         except ConfideError:
             raise
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InvalidParameter(f"{source} does not contain a saved run: {error}") from None
-        policy = load_policy(source / "policy.npz") if (source / "policy.npz").exists() else None
-        certificate = Certificate.load(source / "certificate.json") if (source / "certificate.json").exists() else None
+        if lacking:
+            raise InvalidParameter(f"{source} does not contain the whole run: {', '.join(lacking)} is missing")
+        policy = load_policy(source / "policy.npz") if "policy.npz" in files else None
+        certificate = Certificate.load(source / "certificate.json") if "certificate.json" in files else None
         if certificate is not None:
             from confide.audit.verify import verify
 

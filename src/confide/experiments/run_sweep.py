@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,7 +79,9 @@ def run_cells(
         tell()
 
     tell()
-    _run_all({key: cell for key, cell in cells.items() if key not in found}, take, backend, workers)
+    if left := {key: cell for key, cell in cells.items() if key not in found}:
+        with nullcontext() if store is None else store.in_use():
+            _run_all(left, take, backend, workers)
     return {key: found[key] for key in cells}
 
 

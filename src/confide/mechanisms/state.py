@@ -9,8 +9,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
-import secrets
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from confide._durable import leftovers, replace
 from confide.errors import StateError
 
 _MAGIC = b"confide-state\n"
@@ -115,8 +114,8 @@ class StateFile:
                 )
             for leftover in self._leftovers():
                 leftover.unlink(missing_ok=True)
-            _replace(self.path, data)
-            _replace(self._mark, str(generation).encode())
+            replace(self.path, data, mode=0o600)
+            replace(self._mark, str(generation).encode(), mode=0o600)
             self._newest = generation
 
     def read(self) -> bytes:
@@ -139,8 +138,7 @@ class StateFile:
 
     def _leftovers(self) -> list[Path]:
         """Of a writer that was killed; under the lock nobody else is writing."""
-        named = re.compile(re.escape(self.path.name) + r"(\.generation)?\.[0-9a-f]{16}\.part")
-        return [path for path in self.path.parent.iterdir() if named.fullmatch(path.name)]
+        return leftovers(self.path.parent, self.path.name, self._mark.name)
 
     def generation(self) -> int:
         """The newest generation that was written, and so may have been released; 0 if there is none."""
@@ -166,23 +164,3 @@ class StateFile:
             yield
         finally:
             os.close(handle)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write, sync, rename, sync the folder: after a crash the file is either the old one or the new one, whole."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

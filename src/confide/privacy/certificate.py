@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from confide._durable import replace
 from confide.errors import CertificateError, InvalidParameter
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import ApproxDP, GaussianDP, Loss, PureDP
@@ -55,7 +56,7 @@ class Certificate:
         return float(self.document["promise"]["delta"])
 
     def save(self, path: str | Path) -> None:
-        Path(path).write_text(json.dumps(self.document, indent=2, allow_nan=False) + "\n")
+        replace(Path(path), (json.dumps(self.document, indent=2, allow_nan=False) + "\n").encode())
 
     @classmethod
     def load(cls, path: str | Path) -> "Certificate":

@@ -26,6 +26,7 @@ from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from confide._durable import create
 from confide.errors import BudgetExceeded, InvalidParameter, LedgerError
 from confide.privacy.accounting import gaussian_epsilon, gaussian_mu
 from confide.privacy.guarantee import SLACK
@@ -156,17 +157,12 @@ class Ledger:
         others_epsilon: float = 0.0,
         others_delta: float = 0.0,
     ) -> "Ledger":
-        """Make the file, readable and writable for its owner only. What exists is not touched."""
+        """Make the file, whole or not at all, readable and writable for its owner only. What exists is not touched."""
         total = Total(epsilon, delta, parse_relation(relation), others_epsilon, others_delta)
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            create(Path(path).absolute(), _empty(total), mode=0o600)
         except OSError as error:
             raise LedgerError(f"cannot make a ledger at {os.fspath(path)}: {error.strerror}") from None
-        try:
-            _create(Path(path).absolute(), total)
-        except BaseException:
-            os.unlink(path)
-            raise
         return cls(path)
 
     def __enter__(self) -> "Ledger":
@@ -185,6 +181,8 @@ class Ledger:
         """
         if not (id and id.isprintable() and what and what.isprintable()):
             raise InvalidParameter("id and what must be printable text, and not empty")
+        if not callable(release):
+            raise InvalidParameter(f"release must be a function that returns bytes, got {type(release).__name__}")
         number, stored = self._charge(id, (what, parse_relation(relation).value, *_columns(loss)), loss)
         if stored is not None:
             return stored
@@ -268,9 +266,9 @@ def _connect(path: Path) -> Iterator[sqlite3.Connection]:
         raise LedgerError(f"the ledger {path} cannot be used: {error}") from error
 
 
-def _create(path: Path, total: Total) -> None:
-    with _connect(path) as db:
-        db.execute("BEGIN IMMEDIATE")
+def _empty(total: Total) -> bytes:
+    """A ledger without spends, as the bytes of its file."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         for table, columns in _TABLES.items():
             db.execute(f"CREATE TABLE {table} ({columns})")
             for act in ("UPDATE", "DELETE"):
@@ -278,7 +276,7 @@ def _create(path: Path, total: Total) -> None:
         db.execute("INSERT INTO total VALUES (?, ?, ?, ?, ?)", astuple(total))
         db.execute(f"PRAGMA application_id = {_APPLICATION}")
         db.execute(f"PRAGMA user_version = {_VERSION}")
-        db.execute("COMMIT")
+        return db.serialize()
 
 
 def _account(db: sqlite3.Connection) -> Account:
