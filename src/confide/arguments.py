@@ -1,0 +1,158 @@
+"""Checks of arguments. Each names the argument, says what was expected and what came, and returns what was checked.
+
+They are for public parameters: an error about them may show their value. Nobody's data come here.
+"""
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from confide.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Value = TypeVar("Value")
+MOST = 10**15  # the largest whole number that any argument may be: sums of this many are exact in floating point
+ENTRIES = 2**31  # of all arrays that one object may make: 16 GB
+_SHOWN = 60
+
+
+def shown(value: Any) -> str:
+    """A value in an error: short, printable, and never an error itself."""
+    try:
+        text = repr(value)
+    except Exception:  # an object of somebody's own, or a number of more digits than Python prints
+        text = f"a value of type {type(value).__name__}"
+    text = "".join(each if each.isprintable() else " " for each in text)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def whole(name: str, value: Any, *, at_least: int | None = None, at_most: int = MOST) -> int:
+    """A whole number, as an int; no bool, and no float even if it is whole."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InvalidParameter(f"{name} must be a whole number, got {name}={shown(value)}")
+    number = int(value)
+    if at_least is not None and number < at_least:
+        raise InvalidParameter(f"{name} must be a whole number, at least {at_least}, got {name}={shown(value)}")
+    if abs(number) > at_most:
+        raise InvalidParameter(f"{name} must be at most {at_most:g}, got {name}={shown(value)}")
+    return number
+
+
+def real(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+    finite: bool = True,
+) -> float:
+    """A real number in a range, as a float; no bool, never NaN, and infinite only where `finite` is False."""
+    number = math.nan
+    if isinstance(value, Real) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:  # a whole number of some hundred digits
+            number = math.inf if value > 0 else -math.inf
+    inside = (
+        (above is None or number > above)
+        and (at_least is None or number >= at_least)
+        and (below is None or number < below)
+        and (at_most is None or number <= at_most)
+    )
+    if math.isnan(number) or not inside or (finite and math.isinf(number)):
+        raise InvalidParameter(f"{name} must be {_range(above, at_least, below, at_most, finite)}, got {name}={shown(value)}")
+    return number
+
+
+def _range(above: float | None, at_least: float | None, below: float | None, at_most: float | None, finite: bool) -> str:
+    low, high = above if at_least is None else at_least, below if at_most is None else at_most
+    if low is not None and high is not None:
+        return f"a number in {'(' if at_least is None else '['}{low:g}, {high:g}{')' if at_most is None else ']'}"
+    said = "finite" if finite else ""
+    if low is not None:
+        sign = "positive" if above == 0 and at_least is None else "not negative" if at_least == 0 else ""
+        said = f"{sign or f'above {low:g}' if at_least is None else sign or f'at least {low:g}'}{' and finite' if finite else ''}"
+    if high is not None:
+        said = f"{'below' if at_most is None else 'at most'} {high:g}{' and finite' if finite else ''}"
+    return f"a number, {said}" if said else "a number"
+
+
+def choice(name: str, value: Any, options: Iterable[Value]) -> Value:
+    """One of a few values, most often texts."""
+    known = tuple(options)
+    for option in known:
+        if type(value) is type(option) and value == option:
+            return option
+    raise InvalidParameter(f"{name} must be one of {', '.join(map(str, known))}, got {name}={shown(value)}")
+
+
+def flag(name: str, value: Any) -> bool:
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise InvalidParameter(f"{name} must be True or False, got {name}={shown(value)}")
+    return bool(value)
+
+
+def text(name: str, value: Any) -> str:
+    """A text that can be printed: it stands in names, tables and files."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise InvalidParameter(f"{name} must be a printable text, got {name}={shown(value)}")
+    return value
+
+
+def kind(name: str, value: Any, *types: type, said: str = "") -> Any:
+    """An object of one of these types."""
+    if not isinstance(value, types):
+        expected = said or " or ".join(each.__name__ for each in types)
+        raise InvalidParameter(f"{name} must be {expected}, got {name}={shown(value)}")
+    return value
+
+
+def has(name: str, value: Any, members: Sequence[str], said: str) -> Any:
+    """An object of anybody's own that has these members, where a Protocol says what is expected."""
+    missing = [member for member in members if not hasattr(value, member)]
+    if isinstance(value, type) or missing:
+        lacking = f", which has no {missing[0]}" if missing and not isinstance(value, type) else ""
+        raise InvalidParameter(f"{name} must be {said}, got {name}={shown(value)}{lacking}")
+    return value
+
+
+def path(name: str, value: Any) -> str:
+    """The name of a file or folder."""
+    if isinstance(value, str | os.PathLike):
+        found = os.fspath(value)
+        if isinstance(found, str) and "\0" not in found:
+            return found
+    raise InvalidParameter(f"{name} must be the name of a file or folder, got {name}={shown(value)}")
+
+
+def array(name: str, value: Any, *, ndim: int | None = None, finite: bool = True) -> "npt.NDArray[np.float64]":
+    """An array of real numbers, as float64; a copy only where it is not one already."""
+    import numpy as np
+
+    try:
+        found = np.asarray(value)
+        if found.dtype.kind not in "biuf":
+            raise TypeError
+        found = found.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidParameter(f"{name} must be an array of numbers, got {name}={shown(value)}") from None
+    if ndim is not None and found.ndim != ndim:
+        raise InvalidParameter(f"{name} must be an array of {ndim} dimension{'s'[: ndim != 1]}, got shape {found.shape}")
+    if finite and not np.isfinite(found).all():
+        raise InvalidParameter(f"{name} must be finite, and some of its entries are NaN or infinite")
+    return found
+
+
+def fits(**sizes: int) -> None:
+    """Refuse an array of these sizes before it is made, if it is larger than any that makes sense."""
+    entries = math.prod(sizes.values())
+    if entries > ENTRIES:
+        given = ", ".join(f"{name}={shown(size)}" for name, size in sizes.items())
+        raise InvalidParameter(f"{', '.join(sizes)} are too large: {entries:.3g} numbers do not fit into memory, got {given}")
