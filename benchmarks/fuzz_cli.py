@@ -46,7 +46,9 @@ def main() -> None:
     for (kind, where), count in places.most_common():
         outcome, arguments = next(found for found in defects if (found[0].kind, found[0].where) == (kind, where))
         line = shlex.join([short(part).strip("'") for part in arguments])
-        print(f"{count:5} {kind}: {where}\n      {short(outcome.said) if kind != 'traceback' else outcome.said}\n      confide {line}")
+        print(
+            f"{count:5} {kind}: {where}\n      {short(outcome.said) if kind != 'traceback' else outcome.said}\n      confide {line}"
+        )
 
 
 if __name__ == "__main__":

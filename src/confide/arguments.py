@@ -3,10 +3,13 @@
 They are for public parameters: an error about them may show their value. Nobody's data come here.
 """
 
+import errno
 import math
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from confide.errors import InvalidParameter
@@ -37,7 +40,7 @@ def whole(name: str, value: Any, *, at_least: int | None = None, at_most: int = 
         raise InvalidParameter(f"{name} must be a whole number, got {name}={shown(value)}")
     number = int(value)
     if at_least is not None and number < at_least:
-        raise InvalidParameter(f"{name} must be a whole number, at least {at_least}, got {name}={shown(value)}")
+        raise InvalidParameter(f"{name} must be at least {at_least}, got {name}={shown(value)}")
     if abs(number) > at_most:
         raise InvalidParameter(f"{name} must be at most {at_most:g}, got {name}={shown(value)}")
     return number
@@ -54,12 +57,13 @@ def real(
     finite: bool = True,
 ) -> float:
     """A real number in a range, as a float; no bool, never NaN, and infinite only where `finite` is False."""
-    number = math.nan
-    if isinstance(value, Real) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except OverflowError:  # a whole number of some hundred digits
-            number = math.inf if value > 0 else -math.inf
+    expected = _range(above, at_least, below, at_most, finite)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidParameter(f"{name} must be a number{f', {expected}' if expected else ''}, got {name}={shown(value)}")
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of some hundred digits
+        number = math.inf if value > 0 else -math.inf  # type: ignore[operator]
     inside = (
         (above is None or number > above)
         and (at_least is None or number >= at_least)
@@ -67,21 +71,23 @@ def real(
         and (at_most is None or number <= at_most)
     )
     if math.isnan(number) or not inside or (finite and math.isinf(number)):
-        raise InvalidParameter(f"{name} must be {_range(above, at_least, below, at_most, finite)}, got {name}={shown(value)}")
+        raise InvalidParameter(f"{name} must be {expected or 'a number'}, got {name}={shown(value)}")
     return number
 
 
 def _range(above: float | None, at_least: float | None, below: float | None, at_most: float | None, finite: bool) -> str:
+    """In words: in [0, 1), positive and finite, at least 3."""
     low, high = above if at_least is None else at_least, below if at_most is None else at_most
     if low is not None and high is not None:
-        return f"a number in {'(' if at_least is None else '['}{low:g}, {high:g}{')' if at_most is None else ']'}"
-    said = "finite" if finite else ""
+        return f"in {'(' if at_least is None else '['}{low:g}, {high:g}{')' if at_most is None else ']'}"
+    limits = []
     if low is not None:
-        sign = "positive" if above == 0 and at_least is None else "not negative" if at_least == 0 else ""
-        said = f"{sign or f'above {low:g}' if at_least is None else sign or f'at least {low:g}'}{' and finite' if finite else ''}"
+        strict = at_least is None
+        zero = "positive" if strict else "non-negative"
+        limits.append(zero if low == 0 else f"{'above' if strict else 'at least'} {low:g}")
     if high is not None:
-        said = f"{'below' if at_most is None else 'at most'} {high:g}{' and finite' if finite else ''}"
-    return f"a number, {said}" if said else "a number"
+        limits.append(f"{'below' if at_most is None else 'at most'} {high:g}")
+    return " and ".join([*limits, *(["finite"] if finite else [])])
 
 
 def choice(name: str, value: Any, options: Iterable[Value]) -> Value:
@@ -132,6 +138,31 @@ def path(name: str, value: Any) -> str:
     raise InvalidParameter(f"{name} must be the name of a file or folder, got {name}={shown(value)}")
 
 
+def listed(name: str, value: Any, *types: type) -> list[Any]:
+    """A list of objects of these types; a text is none."""
+    found = list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes | dict) else None
+    if found is None or not all(isinstance(each, types) for each in found):
+        expected = " or ".join(each.__name__ for each in types)
+        raise InvalidParameter(f"{name} must be a list of {expected}, got {name}={shown(value)}")
+    return found
+
+
+def read_text(source: str | os.PathLike[str], most: int = 2**28) -> str:
+    """A text in UTF-8, from a file: not from a pipe or a device, which may never end, and of at most `most` bytes."""
+    return regular(source, most).read_text(encoding="utf-8-sig")
+
+
+def regular(source: Any, most: int | None = None) -> Path:
+    """The path of a file that ends; `OSError` where there is none."""
+    found = Path(path("path", source))
+    facts = found.stat()
+    if not stat.S_ISREG(facts.st_mode):
+        raise OSError(errno.EINVAL, "a folder" if stat.S_ISDIR(facts.st_mode) else "not a regular file", str(found))
+    if most is not None and facts.st_size > most:
+        raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(found))
+    return found
+
+
 def array(name: str, value: Any, *, ndim: int | None = None, finite: bool = True) -> "npt.NDArray[np.float64]":
     """An array of real numbers, as float64; a copy only where it is not one already."""
     import numpy as np
@@ -148,6 +179,30 @@ def array(name: str, value: Any, *, ndim: int | None = None, finite: bool = True
     if finite and not np.isfinite(found).all():
         raise InvalidParameter(f"{name} must be finite, and some of its entries are NaN or infinite")
     return found
+
+
+def integers(name: str, value: Any) -> "npt.NDArray[np.int64]":
+    """An array of whole numbers, as int64; floats only where they are whole."""
+    import numpy as np
+
+    numbers = value if isinstance(value, np.ndarray) and value.dtype.kind in "iu" else array(name, value)
+    if numbers.dtype.kind == "f" and (np.rint(numbers) != numbers).any():
+        raise InvalidParameter(f"{name} must be an array of whole numbers, got {name}={shown(value)}")
+    if numbers.size and np.abs(numbers).max() > MOST:
+        raise InvalidParameter(f"{name} must be an array of whole numbers, at most {MOST:g}")
+    return np.ascontiguousarray(numbers, dtype=np.int64)
+
+
+def generator(name: str, value: Any) -> "np.random.Generator":
+    import numpy as np
+
+    found: np.random.Generator = kind(name, value, np.random.Generator, said="a numpy.random.Generator")
+    return found
+
+
+def sizes(**given: tuple[Any, int]) -> list[int]:
+    """Several whole numbers at once: the value and the least that it may be, by name."""
+    return [whole(name, value, at_least=least) for name, (value, least) in given.items()]
 
 
 def fits(**sizes: int) -> None:

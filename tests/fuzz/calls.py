@@ -14,7 +14,20 @@ import numpy as np
 from hostile import VALUES, short
 
 import confide
-from confide import agents, audit, evaluation, experiments, logs, mechanisms, policy, privacy, privatizers, problems, report, statistics
+from confide import (
+    agents,
+    audit,
+    evaluation,
+    experiments,
+    logs,
+    mechanisms,
+    policy,
+    privacy,
+    privatizers,
+    problems,
+    report,
+    statistics,
+)
 from confide.errors import ConfideError
 from confide.experiments.sweep import Sweep
 from confide.mechanisms import counters
@@ -24,11 +37,33 @@ from confide.privacy.certificate import Mechanism
 NAMESPACES = {"": confide, "agents": agents, "audit": audit, "evaluation": evaluation, "logs": logs, "mechanisms": mechanisms}
 NAMESPACES |= {"privacy": privacy, "privatizers": privatizers, "problems": problems, "report": report, "statistics": statistics}
 # Protocols and abstract classes that nobody calls, errors, warnings, enumerations, tables, modules and unions of types.
-NOT_CALLED = {"Agent", "Algorithm", "Subject", "Statistic", "Estimator", "NoiseSource", "Privatizer", "Logs", "PROBLEMS", "PRIVATIZERS"}
+NOT_CALLED = {
+    "Agent",
+    "Algorithm",
+    "Subject",
+    "Statistic",
+    "Estimator",
+    "NoiseSource",
+    "Privatizer",
+    "Logs",
+    "PROBLEMS",
+    "PRIVATIZERS",
+}
 NOT_CALLED |= {"TWINS", "Relation", "Trust", "Request", "Loss", "Problem", "accounting", "DeltaWarning", *NAMESPACES}
 NOT_CALLED |= {"ConfideError", "InvalidParameter", "PrivacyError", "BudgetExceeded"}
 # Records that the library makes and nobody else: they check nothing, and hold what they are given.
-RECORDS = {"Audit", "Check", "Verification", "Plan", "Proposal", "ExpectedNoise", "ValueEstimate", "Abilities", "Description", "Round"}
+RECORDS = {
+    "Audit",
+    "Check",
+    "Verification",
+    "Plan",
+    "Proposal",
+    "ExpectedNoise",
+    "ValueEstimate",
+    "Abilities",
+    "Description",
+    "Round",
+}
 RECORDS |= {"Calibration", "Batch", "Run", "Comparison", "Certificate"}
 
 
@@ -94,7 +129,9 @@ def _privacy(folder):
     found["Guarantee"] = Case(privacy.Guarantee, given)
     found["Guarantee.participations"] = Case(guarantee.participations, {"k": 2})
     found["billboard"] = Case(confide.billboard, {"guarantee": guarantee})
-    found["certify"] = Case(privacy.certify, {"guarantee": guarantee, "mechanisms": [mechanism], "subject": "x", "assumptions": ["x"]})
+    found["certify"] = Case(
+        privacy.certify, {"guarantee": guarantee, "mechanisms": [mechanism], "subject": "x", "assumptions": ["x"]}
+    )
     found["compose"] = Case(privacy.compose, {"losses": [LOSS, confide.PureDP(0.5)], "delta": 1e-5})
     found["loss_for"] = Case(privacy.loss_for, {"request": CENTRAL})
     numbers = iter(range(10**9))
@@ -132,14 +169,18 @@ def _mechanisms(folder):
     found["FastSource"] = Case(mechanisms.FastSource, {"rng": Fresh(rng)})
     found["SecureSource"] = Case(mechanisms.SecureSource, {})
     found["noise_source"] = Case(mechanisms.noise_source, {"name": "fast", "seed": 0})
-    found["SmoothGaussian"] = Case(mechanisms.SmoothGaussian, {"epsilon": 1.0, "delta": 1e-5, "dimension": 2, "calibration": "tight"})
+    found["SmoothGaussian"] = Case(
+        mechanisms.SmoothGaussian, {"epsilon": 1.0, "delta": 1e-5, "dimension": 2, "calibration": "tight"}
+    )
     found["StateFile"] = Case(mechanisms.StateFile, {"path": folder / "x.state"})
     found["StateFile.write"] = Case(mechanisms.StateFile(folder / "y.state").write, {"data": b"x"})
     found["svec"] = Case(mechanisms.svec, {"matrices": np.eye(2)})
     found["smat"] = Case(mechanisms.smat, {"vectors": np.ones(3), "dimension": 2})
     found["dense"] = Case(counters.dense, {"factorisation": mechanisms.Tree(4)})
     found["L2Ball"] = Case(statistics.L2Ball, {"radius": 1.0, "size": 3})
-    found["RegressionRows"] = Case(statistics.RegressionRows, {"steps": 2, "dimension": 3, "row_norm": 1.0, "target": 1.0, "balance": 1.0})
+    found["RegressionRows"] = Case(
+        statistics.RegressionRows, {"steps": 2, "dimension": 3, "row_norm": 1.0, "target": 1.0, "balance": 1.0}
+    )
     found["WeightedRows"] = Case(statistics.WeightedRows, {"steps": 2, "dimension": 3, "balance": 1.0})
     for one in (bound, statistics.RegressionRows(2, 3), statistics.WeightedRows(2, 3)):
         found[f"{type(one).__name__}.sensitivity"] = Case(one.sensitivity, {"relation": privacy.Relation.NULL})
@@ -321,7 +362,14 @@ def _evaluation():
     asked = {"states": 5, "users": 100, "max_steps": 10, "reward_range": (0.0, 1.0), "discount": 0.9, "once": False}
     found["propose"] = Case(evaluation.propose, asked | {"usual_steps": 3, "components": False})
     counted = evaluation.CountsAndSums(states=5, visits=4)
-    given = {"users": 100, "privacy": CENTRAL, "visit_shares": np.full(5, 0.2), "return_std": 0.3, "spread": 0.2, "trajectories": 1}
+    given = {
+        "users": 100,
+        "privacy": CENTRAL,
+        "visit_shares": np.full(5, 0.2),
+        "return_std": 0.3,
+        "spread": 0.2,
+        "trajectories": 1,
+    }
     accepted = inspect.signature(counted.plan).parameters
     found["CountsAndSums.plan"] = Case(counted.plan, {key: value for key, value in given.items() if key in accepted})
     world = problems.chain(states=4, horizon=6)
@@ -343,7 +391,15 @@ def _roof(folder):
     def agent():
         return agents.UCRLVTR(world.public, episodes=20, privacy=confide.JointDP(1.0, 1e-5))
 
-    usual = {"agent": Fresh(agent), "problem": world, "episodes": 20, "seed": 0, "features": None, "horizon": None, "source": None}
+    usual = {
+        "agent": Fresh(agent),
+        "problem": world,
+        "episodes": 20,
+        "seed": 0,
+        "features": None,
+        "horizon": None,
+        "source": None,
+    }
     found = {"run": Case(confide.run, usual | {"state": None, "progress": None, "command": "", "counts": None})}
     done = confide.run(agent(), world, seed=0)
     done.save(folder / "run")
@@ -358,7 +414,9 @@ def _roof(folder):
     accepted = inspect.signature(confide.compare).parameters
     given = {"sweep": sweep, "backend": "local", "workers": 1, "store": folder / "store", "again": False, "progress": None}
     found["compare"] = Case(confide.compare, {key: value for key, value in given.items() if key in accepted})
-    found["subject"] = Case(audit.subject, {"name": "gaussian", "privacy": CENTRAL, "twin": None, "source": "fast", "trust": "joint"})
+    found["subject"] = Case(
+        audit.subject, {"name": "gaussian", "privacy": CENTRAL, "twin": None, "source": "fast", "trust": "joint"}
+    )
     found["subjects"] = Case(audit.subjects, {})
     attacked = audit.subject("gaussian", confide.CentralDP(1.0, 1e-2))
     found["refute"] = Case(audit.refute, {"subject": attacked, "delta": 1e-2, "runs": 200, "confidence": 0.99, "rng": Fresh(rng)})

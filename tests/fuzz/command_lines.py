@@ -67,7 +67,18 @@ def write_files(folder: Path, rng: np.random.Generator, mutants: int) -> Files:
     confide.logs.write(folder / "log.parquet", users)
     (folder / "log.csv").write_text("user,trajectory,step,state,reward\n0,0,0,1,0.5\n")
     run = next((folder / "runs").rglob("run.json")).parent
-    evaluated = ["evaluate", str(folder / "log.parquet"), "--states", "5", "--epsilon", "0.1", "--delta", "1e-7", "--source", "fast"]
+    evaluated = [
+        "evaluate",
+        str(folder / "log.parquet"),
+        "--states",
+        "5",
+        "--epsilon",
+        "0.1",
+        "--delta",
+        "1e-7",
+        "--source",
+        "fast",
+    ]
     call([*evaluated, "--ledger", str(folder / "ledger.sqlite"), "--out", str(folder / "estimate")], 120)
     valid = {"certificate": run / "certificate.json", "policy": run / "policy.npz", "ledger": folder / "ledger.sqlite"}
     valid |= {"sweep": folder / "sweep.toml", "problem": folder / "problem.npz", "log": folder / "log.parquet"}
@@ -80,7 +91,16 @@ def write_files(folder: Path, rng: np.random.Generator, mutants: int) -> Files:
     os.mkfifo(fifo)
     (folder / "empty").touch()
     (folder / f"name{TITLE}").write_text("x")
-    odd = [fifo, folder / "empty", folder, folder / f"name{TITLE}", folder / "missing" / "x", "/dev/zero", "/dev/null", "/proc/self/x"]
+    odd = [
+        fifo,
+        folder / "empty",
+        folder,
+        folder / f"name{TITLE}",
+        folder / "missing" / "x",
+        "/dev/zero",
+        "/dev/null",
+        "/proc/self/x",
+    ]
     files.of["hostile"] = [*map(str, odd), "/dev/null/x", "/dev/full", "\udce9", "x" * 5000, ""]
     return files
 
@@ -140,7 +160,10 @@ def _edit_ledger(path: Path, rng: np.random.Generator) -> None:
     """As somebody would who has a SQLite shell: triggers and checks do not stop them."""
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA ignore_check_constraints = ON")
-        tables = {"total": ("epsilon", "delta", "relation", "others_epsilon", "others_delta"), "division": ("mu", "epsilon", "delta")}
+        tables = {
+            "total": ("epsilon", "delta", "relation", "others_epsilon", "others_delta"),
+            "division": ("mu", "epsilon", "delta"),
+        }
         tables |= {"spend": ("id", "at", "what", "relation", "kind", "mu", "epsilon", "delta"), "release": ("bytes",)}
         table = str(rng.choice(sorted(tables)))
         act = rng.random()
@@ -187,11 +210,29 @@ BASES = {
     ("logs", "check"): ["{log}"],
     ("plan", "evaluate"): ["--states", "5", "--users", "100", "--epsilon", "1", "--delta", "1e-6"],
 }
-WEIGHTS = {("list",): 0.2, ("reproduce",): 0.3, ("run",): 4, ("evaluate",): 4, ("show",): 4, ("ledger", "show"): 2, ("verify",): 2}
+WEIGHTS = {
+    ("list",): 0.2,
+    ("reproduce",): 0.3,
+    ("run",): 4,
+    ("evaluate",): 4,
+    ("show",): 4,
+    ("ledger", "show"): 2,
+    ("verify",): 2,
+}
 READS = {("show",), ("verify",), ("ledger", "show"), ("compare",), ("logs", "check")}  # where the file is the hostile part
 FILE_OPTIONS = {"features": "table", "weights": "table", "target": "policy", "ledger": "ledger", "visit_shares": "table"}
 SOME_VALID = {
-    "agent": ["ucrl-vtr", "linopt-vi", "likelihood-vi", "lsvi-ucb", "ofu-lq", "thompson-lq", "uniform", "oracle", "next-state-vi"],
+    "agent": [
+        "ucrl-vtr",
+        "linopt-vi",
+        "likelihood-vi",
+        "lsvi-ucb",
+        "ofu-lq",
+        "thompson-lq",
+        "uniform",
+        "oracle",
+        "next-state-vi",
+    ],
     "problem": ["lock", "rand", "latent", "one-hot", "riverswim", "oscillator", "{problem}", "gym:FrozenLake-v1", "gym:x"],
     "on": ["lock", "rand", "oscillator", "{problem}"],
     "estimator": ["counts-and-sums", "dp-lsw", "dp-lsl", "sufficient-statistics", "lstd", "importance-sampling", "subsample"],
@@ -275,7 +316,9 @@ def _value(param, files: Files, rng: np.random.Generator) -> str:
     if param.name in SOME_VALID and rng.random() < 0.5:
         return _filled(str(rng.choice(SOME_VALID[param.name])), files, rng, valid=0.5)
     if param.name in ("out", "store"):
-        return str(rng.choice([str(files.folder / f"out-{rng.integers(50)}"), str(files.folder / "empty"), "/dev/null/x", "/proc/x"]))
+        return str(
+            rng.choice([str(files.folder / f"out-{rng.integers(50)}"), str(files.folder / "empty"), "/dev/null/x", "/proc/x"])
+        )
     if "Path" in kind or param.name in ("files", "problem"):
         return files.pick(FILE_OPTIONS.get(param.name, str(rng.choice(sorted(files.of)))), rng)
     if kind == "int" and rng.random() < 0.7:

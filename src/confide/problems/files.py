@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import regular
 from confide.errors import ConfideError, InvalidParameter
 from confide.problems.linear_mdp import LinearMDP
 from confide.problems.linear_mixture import LinearMixtureMDP
@@ -49,8 +50,10 @@ def load_problem(path: str | Path) -> Problem:
 def _read(path: str | Path) -> Stored:
     """The arrays of a file of our format and of a kind we know, without the format."""
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:  # np.load leaves a damaged file open
+        with open(regular(path), "rb") as file, np.load(file, allow_pickle=False) as data:  # np.load leaves a damaged file open
             stored = {key: data[key] for key in data.files}
+    except ConfideError:
+        raise
     except FileNotFoundError:
         raise InvalidParameter(f"no such file: {path}") from None
     except _DAMAGE as error:

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import real, whole
 from confide.errors import InvalidParameter
 from confide.mechanisms.symmetric import svec_size
 from confide.privacy.bounded import Array, Bound, Bounded, grid_for, real_numbers
@@ -67,7 +68,7 @@ class RegressionRows:
     def __post_init__(self) -> None:
         _check_sizes(steps=self.steps, dimension=self.dimension)
         _check_numbers(row_norm=self.row_norm, balance=self.balance)
-        if self.target != 0:  # 0: X X^T alone, and noise where responses would be
+        if real("target", self.target) != 0:  # 0: X X^T alone, and noise where responses would be
             _check_numbers(target=self.target)
 
     @property
@@ -220,11 +221,10 @@ def _coordinates(dimension: int) -> int:
 
 def _check_sizes(**sizes: int) -> None:
     for name, value in sizes.items():
-        if value < 1:
-            raise InvalidParameter(f"{name} must be at least 1, got {name}={value}")
+        whole(name, value, at_least=1)
 
 
 def _check_numbers(**numbers: float) -> None:
     for name, value in numbers.items():
-        if not 1e-50 < value < 1e50:
+        if not 1e-50 < real(name, value) < 1e50:
             raise InvalidParameter(f"{name} must be positive and finite, got {name}={value}")
