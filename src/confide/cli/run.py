@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from confide.experiments.spec import RunSpec
 
 
-_SEEDS = 10_000  # runs of one command
-
 Counts = Annotated[
     bool | None,
     typer.Option(
@@ -82,9 +80,10 @@ def run(
     """Run an agent on a problem, and report its regret and guarantee."""
     from confide.arguments import whole
     from confide.experiments.spec import RunSpec
+    from confide.experiments.sweep import SEEDS
     from confide.problems.catalogue import make
 
-    whole("seeds", seeds, at_least=1, at_most=_SEEDS)
+    whole("seeds", seeds, at_least=1, at_most=SEEDS)
     whole("seed", seed)
     world = make(problem, seed=problem_seed, horizon=horizon)
     first = RunSpec(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from confide.agents.catalogue import make_agent, takes_privacy
+from confide.arguments import whole
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.experiments.loop import Progress
 from confide.experiments.run import Run
@@ -71,8 +72,7 @@ class RunSpec:
     counts: bool | None = None  # see `confide.run`
 
     def __post_init__(self) -> None:
-        if self.episodes < 1:
-            raise InvalidParameter(f"episodes must be at least 1, got episodes={self.episodes}")
+        whole("episodes", self.episodes, at_least=1)
 
     @property
     def title(self) -> str:
