@@ -42,7 +42,7 @@ def whole(name: str, value: Any, *, at_least: int | None = None, at_most: int = 
     if at_least is not None and number < at_least:
         raise InvalidParameter(f"{name} must be at least {at_least}, got {name}={shown(value)}")
     if abs(number) > at_most:
-        raise InvalidParameter(f"{name} must be at most {at_most:g}, got {name}={shown(value)}")
+        raise InvalidParameter(f"{name} must be at most {f'{at_most:g}'.replace('e+', 'e')}, got {name}={shown(value)}")
     return number
 
 
@@ -133,14 +133,17 @@ def path(name: str, value: Any) -> str:
     """The name of a file or folder."""
     if isinstance(value, str | os.PathLike):
         found = os.fspath(value)
-        if isinstance(found, str) and "\0" not in found:
+        if isinstance(found, str) and found and "\0" not in found:
             return found
     raise InvalidParameter(f"{name} must be the name of a file or folder, got {name}={shown(value)}")
 
 
 def listed(name: str, value: Any, *types: type) -> list[Any]:
     """A list of objects of these types; a text is none."""
-    found = list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes | dict) else None
+    try:
+        found = None if isinstance(value, str | bytes | dict) else list(value)
+    except TypeError:  # also an array without dimensions, which claims to be iterable
+        found = None
     if found is None or not all(isinstance(each, types) for each in found):
         expected = " or ".join(each.__name__ for each in types)
         raise InvalidParameter(f"{name} must be a list of {expected}, got {name}={shown(value)}")

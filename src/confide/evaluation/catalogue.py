@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from confide.arguments import regular
 from confide.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ def read_table(path: str | Path, what: str) -> "npt.NDArray[np.float64]":
     if not Path(path).exists():
         raise InvalidParameter(f"cannot read the {what}: no such file: {path}")
     try:
+        regular(path)
         if str(path).endswith(".npy"):
             table = np.asarray(np.load(path, allow_pickle=False), dtype=float)
         else:

@@ -1,6 +1,7 @@
 """Checks of public parameters before anything is charged, and their normal form, so that one release has one id in a ledger."""
 
 from dataclasses import fields
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,9 @@ def whole(name: str, value: Any) -> int:
 
 def real(name: str, value: Any, what: str, low: float, high: float) -> float:
     """A number from `low` to `high`; `what` says in words which those are."""
-    number = arguments.real(name, value, finite=False)
-    if not low <= number <= high:
+    if isinstance(value, bool) or not isinstance(value, Real) or not low <= value <= high:  # type: ignore[operator]
         raise InvalidParameter(f"{name} must be {what}, got {name}={shown(value)}")
-    return number
+    return float(value)
 
 
 def positive(name: str, value: Any) -> float:

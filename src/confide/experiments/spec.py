@@ -19,6 +19,8 @@ from confide.mechanisms.state import StateFile
 from confide.privacy.guarantee import SLACK
 from confide.privacy.request import NoPrivacy, Request
 
+_NOT_OPTIONS = ("name", "problem", "episodes", "privacy")  # what `make_agent` is given by name
+
 
 @dataclass(frozen=True, slots=True)
 class Named:
@@ -106,6 +108,9 @@ class RunSpec:
     def make(self, problem: Any) -> Any:
         """The agent, named after everything that was chosen for it: a run's label has its name."""
         options = {name: value.value if isinstance(value, Named) else value for name, value in self.options}
+        for name in options:
+            if name in _NOT_OPTIONS:
+                raise InvalidParameter(f"{self.agent} has no option {name}")
         agent = make_agent(self.agent, problem, episodes=self.episodes, privacy=self.privacy, **options)
         agent.name = self.title
         return agent

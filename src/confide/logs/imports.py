@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from confide.arguments import has
+from confide.arguments import has, regular
 from confide.errors import InvalidParameter, LogError, MissingExtra
 from confide.logs.arrays import NULL, whole_numbers
 from confide.logs.columns import Columns
@@ -36,6 +36,10 @@ def from_csv(
     megabyte are, else strings.
     """
     columns = Columns(user, trajectory, step, state, reward, action, probability)
+    try:
+        regular(path)
+    except OSError as error:
+        raise LogError(f"{path}: {error.strerror}") from None
     batches = _csv_batches(str(path), columns)
     first = next(batches, None)
     if first is None:

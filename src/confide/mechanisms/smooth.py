@@ -78,6 +78,7 @@ class SmoothGaussian:
     def __post_init__(self) -> None:
         calibrations = {"tight": calibrate, "paper": paper_calibration}
         choice("calibration", self.calibration, calibrations)
+        _require_public(self.epsilon, self.dimension, self.delta)
         object.__setattr__(self, "_constants", calibrations[self.calibration](self.epsilon, self.delta, self.dimension))
 
     @property

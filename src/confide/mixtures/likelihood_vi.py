@@ -121,7 +121,7 @@ class LikelihoodVI(Learner):
     ) -> None:
         known_mixture(public, "LikelihoodVI")
         check_asked(episodes, privacy)
-        if calibration != "tight":
+        if not isinstance(calibration, str) or calibration != "tight":
             raise InvalidParameter(f'LikelihoodVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
         check_choices(calibration, bonus_scale)
         spread = 0.35 if bonus_scale is None else bonus_scale

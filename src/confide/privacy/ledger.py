@@ -276,8 +276,9 @@ def _connect(path: Path) -> Iterator[sqlite3.Connection]:
         with contextlib.closing(sqlite3.connect(path.as_uri() + "?mode=rw", uri=True, timeout=60.0, isolation_level=None)) as db:
             db.executescript(pragmas)
             yield db
-    except sqlite3.Error as error:
-        raise LedgerError(f"the ledger {path} cannot be used: {error}") from error
+    except (sqlite3.Error, UnicodeError) as error:  # a damaged name in the file cannot even be said
+        why = "it is damaged" if isinstance(error, UnicodeError) else error
+        raise LedgerError(f"the ledger {path} cannot be used: {why}") from error
 
 
 def _create(path: Path, total: Total) -> None:

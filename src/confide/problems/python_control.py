@@ -74,6 +74,7 @@ def to_control(system: LQSystem, dt: float | Literal[True] = True) -> "control.S
         raise MissingExtra('python-control is not installed: pip install "confide[control]"') from None
     if dt is not True:
         _check_step(dt)
+        dt = float(dt)
     kind("system", system, LQSystem)
     n, d = system.B.shape
     return control.StateSpace(system.A, system.B, np.eye(n), np.zeros((n, d)), dt, name=system.name)

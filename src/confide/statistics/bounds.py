@@ -16,7 +16,7 @@ from confide.arguments import real, whole
 from confide.errors import InvalidParameter
 from confide.mechanisms.symmetric import svec_size
 from confide.privacy.bounded import Array, Bound, Bounded, grid_for, real_numbers
-from confide.privacy.request import Relation
+from confide.privacy.request import Relation, parse_relation
 from confide.statistics import _kernels
 
 Ints = npt.NDArray[np.int64]
@@ -107,7 +107,7 @@ class RegressionRows:
 
     def _step(self, relation: Relation) -> float:
         L, KY = self.row_norm, self.balance * self.target
-        if relation == Relation.NULL:
+        if parse_relation(relation) == Relation.NULL:
             return L * math.hypot(L, KY)
         if self.nonnegative:
             return math.sqrt(2) * L * math.hypot(L, KY)
@@ -174,7 +174,7 @@ class WeightedRows:
         return grid_for(self.largest)
 
     def sensitivity(self, relation: Relation) -> float:
-        step = 1.0 if relation == Relation.NULL else math.sqrt(2)
+        step = 1.0 if parse_relation(relation) == Relation.NULL else math.sqrt(2)
         return math.sqrt(self.steps) * step + math.sqrt(self.size) * self.grid
 
     def l1_sensitivity(self, relation: Relation) -> float:
