@@ -2,16 +2,13 @@
 
 import copy
 import inspect
-import signal
-import traceback
 import warnings
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from hostile import VALUES, short
+from hostile import VALUES, TooLong, limit, place, short
 
 import confide
 from confide import (
@@ -65,10 +62,6 @@ RECORDS = {
     "Round",
 }
 RECORDS |= {"Calibration", "Batch", "Run", "Comparison", "Certificate"}
-
-
-class TooLong(BaseException):
-    pass
 
 
 class Fresh:
@@ -446,40 +439,19 @@ class Outcome:
 def call(case: Case, chosen: dict, seconds: float) -> Outcome:
     try:
         given = case.replaced(chosen)
-        with _limit(seconds), warnings.catch_warnings():
+        with limit(seconds), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             case.call(**given)
     except TooLong as error:
-        return Outcome("endless", _place(error))
+        return Outcome("endless", place(error))
     except ConfideError as error:
         named = any(name in str(error) for name in chosen)
         return Outcome("refused" if named else "refused, argument not named", type(error).__name__, str(error))
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        return Outcome("raw", _place(error), f"{type(error).__name__}: {error}"[:200])
+        return Outcome("raw", place(error), f"{type(error).__name__}: {error}"[:200])
     return Outcome("returned")
-
-
-def _place(error):
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/confide/" in frame.filename]
-    last = frames[-1] if frames else None
-    where = "" if last is None else f" at {Path(last.filename).parent.name}/{Path(last.filename).name}:{last.lineno}"
-    return type(error).__name__ + where
-
-
-@contextmanager
-def _limit(seconds):
-    def stop(*_):
-        raise TooLong
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def fuzz(folder: Path, *, calls: int, seed: int, seconds: float, watch=None):

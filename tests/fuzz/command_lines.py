@@ -5,28 +5,21 @@ import io
 import json
 import os
 import shutil
-import signal
 import sqlite3
 import sys
-import traceback
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import typer
-from hostile import NUMBERS, TEXTS, TITLE, WHOLE
+from hostile import NUMBERS, TEXTS, TITLE, WHOLE, TooLong, limit, place
 
 from confide.cli import app, main
 
 LONGEST = 2_000  # characters of an error
 INTERNAL = 70  # exit code of an error that nobody foresaw
 SWEEP = 'agents = ["ucrl-vtr"]\nproblems = ["lock"]\nepisodes = 40\nseeds = 1\n[privacy]\nepsilons = [1.0]\ndelta = 1e-5\n'
-
-
-class TooLong(BaseException):
-    """Not an Exception: nobody between the alarm and the fuzzer should catch it."""
 
 
 @dataclass(frozen=True)
@@ -336,15 +329,15 @@ def call(arguments: list[str], seconds: float, *, encoding: str = "utf-8") -> Ou
     sys.argv = ["confide", *arguments]
     try:
         sys.stdout, sys.stderr = out, err
-        with _limit(seconds):
+        with limit(seconds):
             main(list(arguments))
         code: object = 0
     except SystemExit as stop:
         code = stop.code
     except TooLong as error:
-        return Outcome("endless", _place(error))
+        return Outcome("endless", place(error))
     except BaseException as error:
-        return Outcome("traceback", _place(error), repr(error)[:300])
+        return Outcome("traceback", place(error), repr(error)[:300])
     finally:
         (sys.stdout, sys.stderr), sys.argv = before, argv
     said = [stream.buffer.getvalue().decode("utf-8", "replace") for stream in (out, err)]
@@ -364,27 +357,6 @@ def _judged(code: object, out: str, err: str) -> Outcome:
             return Outcome("long error", "", f"{len(err)} characters: {err[:200]}")
         return Outcome("refused", "", err.strip())
     return Outcome("done" if code in (None, 0, 1) else f"exit code {code}", "", err[:300])
-
-
-def _place(error: BaseException) -> str:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if f"{os.sep}confide{os.sep}" in frame.filename]
-    last = frames[-1] if frames else None
-    where = "" if last is None else f" at {Path(last.filename).parent.name}/{Path(last.filename).name}:{last.lineno}"
-    return type(error).__name__ + where
-
-
-@contextmanager
-def _limit(seconds: float):
-    def stop(*_):
-        raise TooLong
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def fuzz(folder: Path, *, calls: int, seed: int, mutants: int, seconds: float, watch=None):

@@ -1,6 +1,11 @@
 """Hostile values, for the fuzzers of the command line and of the Python API."""
 
 import math
+import os
+import signal
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 
@@ -61,3 +66,31 @@ VALUES += [np.full((2, 2), np.nan), np.array(["x"]), np.array([None]), np.array(
 def short(value: object) -> str:
     text = ascii(value)
     return text if len(text) < 60 else f"{text[:40]}... ({len(text)} characters)"
+
+
+class TooLong(BaseException):
+    """Not an Exception: nobody between the alarm and the fuzzer should catch it."""
+
+
+@contextmanager
+def limit(seconds: float):
+    """Stop what is endless. Compiled code does not see it until it returns."""
+
+    def stop(*_):
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def place(error: BaseException) -> str:
+    """The type of an error, and the last line of confide that it went through."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if f"{os.sep}confide{os.sep}" in frame.filename]
+    last = frames[-1] if frames else None
+    where = "" if last is None else f" at {Path(last.filename).parent.name}/{Path(last.filename).name}:{last.lineno}"
+    return type(error).__name__ + where

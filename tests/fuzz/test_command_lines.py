@@ -127,7 +127,7 @@ def test_a_wide_file_does_not_print_its_columns(tmp_path):
     assert outcome.kind == "refused" and "and 4,990 more" in outcome.said and len(outcome.said) < 1_000
 
 
-def test_names_are_shown_and_not_obeyed(saved, tmp_path):
+def test_names_are_shown_and_not_obeyed(tmp_path):
     """A title sequence in a name reaches neither stream, whichever file it comes from."""
     for arguments in (
         ["show", f"{tmp_path}/{TITLE}"],
