@@ -105,10 +105,11 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def text(name: str, value: Any) -> str:
+def text(name: str, value: Any, *, empty: bool = True) -> str:
     """A text that can be printed: it stands in names, tables and files."""
-    if not isinstance(value, str) or not value.isprintable():
-        raise InvalidParameter(f"{name} must be a printable text, got {name}={shown(value)}")
+    if not isinstance(value, str) or not value.isprintable() or not (empty or value.strip()):
+        expected = "a printable text" if empty else "a printable text, and not empty"
+        raise InvalidParameter(f"{name} must be {expected}, got {name}={shown(value)}")
     return value
 
 

@@ -1,5 +1,6 @@
 """Policies: public values that depend only on releases."""
 
+import tokenize
 import zipfile
 import zlib
 from contextlib import AbstractContextManager, nullcontext
@@ -110,6 +111,8 @@ class RandomPolicy:
         _save(path, kind="random", choices=np.array(self.choices))
 
 
+_DAMAGE = (OSError, KeyError, ValueError, TypeError, AttributeError, EOFError, NotImplementedError, RuntimeError)
+_DAMAGE += (zipfile.BadZipFile, zlib.error, SyntaxError, tokenize.TokenError)  # the last two of an array's header
 FinitePolicy = TabularPolicy | StochasticPolicy
 Policy = FinitePolicy | LinearPolicy | RandomPolicy
 
@@ -132,7 +135,7 @@ def load_policy(path: str | Path | BinaryIO) -> Policy:
             return StochasticPolicy(data["weights"]) if kind == "stochastic" else LinearPolicy(data["gains"])
     except FileNotFoundError:
         raise InvalidParameter(f"{path} does not exist, and so it is not a saved policy (.npz)") from None
-    except (OSError, KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except _DAMAGE as error:
         why = error.strerror if isinstance(error, OSError) else str(error) if isinstance(error, InvalidParameter) else None
         raise InvalidParameter(f"{path} is not a saved policy (.npz){f': {why}' if why else ''}; policy.save makes one") from None
 

@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import importlib
+import tokenize
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -160,7 +161,7 @@ def read_table(path: str | Path, what: str) -> "npt.NDArray[np.float64]":
             table = np.loadtxt(path, delimiter=",", ndmin=2)
     except OSError as error:
         raise InvalidParameter(f"cannot read the {what} in {path}: {error.strerror or 'damaged'}") from None
-    except (ValueError, TypeError, EOFError):
+    except (ValueError, TypeError, EOFError, SyntaxError, tokenize.TokenError):  # of a header that is damaged
         raise InvalidParameter(f"the {what} in {path} must be a table of numbers, as .npy or as .csv without a header") from None
     if not np.isfinite(table).all():
         raise InvalidParameter(f"the {what} in {path} must be finite, and some are NaN or infinite")

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from confide.privacy.request import CentralDP, NoPrivacy, Request, Trust
 _FORMAT = "confide-estimate/1"
 # what NumPy, zip and JSON raise where a file is not what it should be
 _NO_FILE = OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error
-_DAMAGED = *_NO_FILE, ValueError, LookupError, TypeError, AttributeError, NotImplementedError
+_DAMAGED = *_NO_FILE, ValueError, LookupError, TypeError, AttributeError, NotImplementedError, SyntaxError, tokenize.TokenError
 _RATIO = ("counts", "sums", "count_std", "sum_std", "sampling_variance")
 
 

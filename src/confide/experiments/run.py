@@ -199,8 +199,8 @@ def _versions(name: str, value: Any) -> dict[str, str]:
 
 # What run.json says besides the segments, and how each of it is checked: somebody may have edited the file.
 _FACTS: dict[str, Callable[[str, Any], Any]] = {
-    "agent": text,
-    "problem": text,
+    "agent": partial(text, empty=False),
+    "problem": partial(text, empty=False),
     "seed": partial(whole, at_least=0),
     "planned_episodes": partial(whole, at_least=1),
     "optimal_value": _number,

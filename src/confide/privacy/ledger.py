@@ -184,8 +184,8 @@ class Ledger:
         that race under one id both get the bytes stored first: the other draw never leaves. Id, description and release are
         public. `release` must publish nothing itself, and whether it fails must not depend on the private data.
         """
-        if not (arguments.text("id", id) and arguments.text("what", what)):
-            raise InvalidParameter("id and what must be printable text, and not empty")
+        arguments.text("id", id, empty=False)
+        arguments.text("what", what, empty=False)
         if not callable(release):
             raise InvalidParameter(f"release must be a function, got release={arguments.shown(release)}")
         number, stored = self._charge(id, (what, parse_relation(relation).value, *_columns(loss)), loss)

@@ -8,7 +8,8 @@ from typing import ClassVar
 from confide.arguments import kind, real, shown
 from confide.errors import InvalidParameter
 
-LEAST = 1e-30  # the smallest epsilon: below it the noise that it needs, squared, leaves the range of floating point
+LEAST, MOST = 1e-30, 1e30  # epsilon: beyond, noise or its inverse, squared, leaves the range of floating point
+LEAST_DELTA = 1e-300
 
 
 class Relation(enum.StrEnum):
@@ -36,9 +37,10 @@ class _Request:
     trust: ClassVar[Trust]
 
     def __post_init__(self) -> None:
-        if real("epsilon", self.epsilon, above=0) < LEAST:
-            raise InvalidParameter(f"epsilon must be at least {LEAST:g}, got epsilon={shown(self.epsilon)}")
-        real("delta", self.delta, at_least=0, below=1)
+        if not LEAST <= real("epsilon", self.epsilon, above=0) <= MOST:
+            raise InvalidParameter(f"epsilon must be at least {LEAST:g} and at most 1e30, got epsilon={shown(self.epsilon)}")
+        if 0 < real("delta", self.delta, at_least=0, below=1) < LEAST_DELTA:
+            raise InvalidParameter(f"delta must be 0, or at least {LEAST_DELTA:g}, got delta={shown(self.delta)}")
         object.__setattr__(self, "relation", parse_relation(self.relation))
 
     def __str__(self) -> str:

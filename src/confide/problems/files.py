@@ -1,5 +1,6 @@
 """A problem in one file: arrays in an .npz, never a pickle."""
 
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -28,7 +29,8 @@ _KINDS: dict[str, type[Problem]] = {
 }
 __all__ = ["Problem", "load_problem", "save_problem"]
 
-_DAMAGE = (OSError, ValueError, TypeError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_HEADER = (SyntaxError, tokenize.TokenError)  # of an array whose description is damaged
+_DAMAGE = (OSError, ValueError, TypeError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error, *_HEADER)
 
 
 def load_problem(path: str | Path) -> Problem:
