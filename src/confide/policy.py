@@ -111,8 +111,19 @@ class RandomPolicy:
         _save(path, kind="random", choices=np.array(self.choices))
 
 
-_DAMAGE = (OSError, KeyError, ValueError, TypeError, AttributeError, EOFError, NotImplementedError, RuntimeError)
-_DAMAGE += (zipfile.BadZipFile, zlib.error, SyntaxError, tokenize.TokenError)  # the last two of an array's header
+_HEADER = (SyntaxError, tokenize.TokenError)  # of an array whose description is damaged
+_DAMAGE = (
+    OSError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    *_HEADER,
+)
 FinitePolicy = TabularPolicy | StochasticPolicy
 Policy = FinitePolicy | LinearPolicy | RandomPolicy
 
