@@ -211,7 +211,7 @@ def sizes(**given: tuple[Any, int]) -> list[int]:
 
 def fits(**sizes: int) -> None:
     """Refuse an array of these sizes before it is made, if it is larger than any that makes sense."""
-    entries = math.prod(sizes.values())
+    entries = math.prod(map(int, sizes.values()))  # NumPy's small integers would overflow
     if entries > ENTRIES:
         given = ", ".join(f"{name}={shown(size)}" for name, size in sizes.items())
         raise InvalidParameter(f"{', '.join(sizes)} are too large: {entries:.3g} numbers do not fit into memory, got {given}")

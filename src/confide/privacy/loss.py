@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from confide.arguments import kind, real, whole
+from confide.arguments import kind, listed, real, whole
 from confide.errors import InvalidParameter
 from confide.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
 from confide.privacy.request import Request, requested
@@ -126,9 +126,7 @@ def compose(losses: Iterable[Loss], *, delta: float = 0.0) -> Loss:
     (epsilon, delta) that `dp-accounting`'s privacy loss distributions give at the `delta` asked for; infinite where delta is too small.
     """
     real("delta", delta, at_least=0, below=1)
-    parts = list(losses) if isinstance(losses, Iterable) else [losses]
-    for each in parts:
-        lost(each, "losses")
+    parts: list[Loss] = listed("losses", losses, GaussianDP, PureDP, ApproxDP)
     gaussian = [loss for loss in parts if isinstance(loss, GaussianDP)]
     pure = [loss for loss in parts if isinstance(loss, PureDP)]
     if len(gaussian) == len(parts):

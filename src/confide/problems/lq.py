@@ -81,7 +81,8 @@ class LQSystem:
             object.__setattr__(self, key, frozen(matrices[key]))
         _check_form(matrices["Q"], "Q", -1e-12, "semidefinite")
         _check_form(matrices["R"], "R", 1e-12, "definite")
-        fits(horizon=whole("horizon", self.horizon, at_least=1), states=n, successors=n)
+        object.__setattr__(self, "horizon", whole("horizon", self.horizon, at_least=1))
+        fits(horizon=self.horizon, states=n, successors=n)
         for key in ("noise_radius", "gain_bound"):
             real(key, getattr(self, key), at_least=0)
         text("name", self.name)

@@ -78,7 +78,7 @@ def check_rewards(rewards: npt.ArrayLike, P: Transitions, horizon: int | None, n
     """Mean rewards [h, s, a], from [h, s, a] or, with a horizon, from [s, a]."""
     r = array(name, rewards, finite=False)
     if horizon is not None:
-        whole("horizon", horizon, at_least=1)
+        horizon = whole("horizon", horizon, at_least=1)
     steps = horizon if horizon is not None else (P.layers if P.layers > 1 or r.ndim == 3 else None)
     if steps is None:
         raise InvalidParameter("a problem that is the same at every step needs a horizon")
