@@ -20,6 +20,7 @@ MODULES = {
     for path in ROOT.rglob("*.py")
 }
 BASE = {
+    "arguments",
     "errors",
     "execution",
     "_digest",

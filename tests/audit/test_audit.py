@@ -204,7 +204,7 @@ def test_clopper_pearson_covers():
     ("call", "message"),
     [
         (lambda: subject("magic", PRIVACY), "unknown audit subject 'magic'; choose one of gaussian"),
-        (lambda: subject("tree", PRIVACY, twin="evil"), "unknown broken variant 'evil'; choose one of noise"),
+        (lambda: subject("tree", PRIVACY, twin="evil"), "twin must be one of noise, clip, redraw, shared, got twin='evil'"),
         (lambda: subject("gaussian", CentralDP(1.0)), "needs delta > 0"),
         (lambda: subject("tree", PRIVACY, twin="noise", source="secure"), "needs fast noise, got source='secure'"),
         (lambda: subject("tree", CentralDP(1.0, 1e-2, relation="null")), 'relation "replace"'),
@@ -212,7 +212,7 @@ def test_clopper_pearson_covers():
             lambda: subject("gaussian", PRIVACY, trust="local"),
             "unknown audit subject 'gaussian' under local trust; choose one of ucrl-vtr",
         ),
-        (lambda: subject("ucrl-vtr", PRIVACY, trust="blind"), "trust must be joint or local"),
+        (lambda: subject("ucrl-vtr", PRIVACY, trust="blind"), "trust must be one of joint, local"),
         (lambda: subject("ucrl-vtr", PRIVACY, twin="clip", trust="local"), "cannot be audited without clipping"),
         (lambda: attack("gaussian", runs=3), "runs must be at least 100"),
     ],

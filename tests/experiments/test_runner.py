@@ -180,7 +180,7 @@ def test_agents_that_are_none_are_refused():
         run(Nothing(), PROBLEM)
     with pytest.raises(InvalidParameter, match="no next_batch"):
         run("uniform", PROBLEM)
-    with pytest.raises(InvalidParameter, match="seed must not be negative"):
+    with pytest.raises(InvalidParameter, match="seed must be at least 0"):
         run(Uniform(PROBLEM.public, episodes=3), PROBLEM, seed=-1)
 
 

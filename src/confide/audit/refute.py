@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from confide.arguments import generator, has, real, whole
 from confide.errors import InvalidParameter
 from confide.privacy.bounded import Array
 from confide.privacy.loss import GaussianDP, Loss
@@ -68,10 +69,11 @@ class Audit:
 
 def refute(subject: Subject, *, delta: float, runs: int, confidence: float = 0.99, rng: np.random.Generator) -> Audit:
     """Run the subject `runs` times on each of its two data sets, and compute a lower bound on its epsilon at `delta`."""
-    if runs < 100:
-        raise InvalidParameter(f"runs must be at least 100, got runs={runs}")
-    if not 0 < confidence < 1:
-        raise InvalidParameter(f"confidence must be in (0, 1), got confidence={confidence}")
+    has("subject", subject, ("loss", "observe", "score"), "a subject, as confide.audit.subject makes")
+    whole("runs", runs, at_least=100, at_most=10**9)
+    real("confidence", confidence, above=0, below=1)
+    real("delta", delta, at_least=0, below=1)
+    generator("rng", rng)
     seen = [subject.observe(world, runs, rng) for world in (0, 1)]
     known, gaussian = subject.score(), isinstance(subject.loss, GaussianDP)
     chosen = known is not None and gaussian  # only the threshold is to be chosen, and it is in the middle
@@ -131,6 +133,9 @@ def clopper_pearson(successes: int, trials: int, miss: float) -> tuple[float, fl
     """Lower and upper bounds on a probability, each wrong with probability at most `miss`."""
     from scipy.special import betaincinv
 
+    if whole("successes", successes, at_least=0) > whole("trials", trials, at_least=1):
+        raise InvalidParameter(f"successes must be at most trials, got successes={successes}, trials={trials}")
+    real("miss", miss, above=0, below=1)
     low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, miss))
     high = 1.0 if successes == trials else float(betaincinv(successes + 1, trials - successes, 1 - miss))
     return low, high

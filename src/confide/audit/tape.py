@@ -117,6 +117,9 @@ class TapedSource:
         self._tape.draws += 1
         return self._inner.gaussian(scale, shape)
 
+    def refresh(self) -> None:
+        self._inner.refresh()
+
     def laplace(self, scale: float, shape: Shape) -> npt.NDArray[Any]:
         self._tape.draws += 1
         return self._inner.laplace(scale, shape)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 
+from confide.arguments import kind
 from confide.control.contributions import ControlRows, ResidualRows
 from confide.errors import CertificateError, ConfideError
 from confide.evaluation.contributions import Bands
@@ -58,7 +59,7 @@ class Verification:
 
 def verify(certificate: Certificate) -> Verification:
     """Raise `CertificateError` unless the mechanisms' sensitivities and noise give the stated and the requested guarantee."""
-    document = certificate.document
+    document = kind("certificate", certificate, Certificate).document
     check_schema(document)
     promise, request = document["promise"], document["request"]
     _check(

@@ -79,12 +79,13 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run an agent on a problem, and report its regret and guarantee."""
-    from confide.errors import InvalidParameter
+    from confide.arguments import whole
     from confide.experiments.spec import RunSpec
+    from confide.experiments.sweep import SEEDS
     from confide.problems.catalogue import make
 
-    if seeds < 1:
-        raise InvalidParameter(f"seeds must be at least 1, got seeds={seeds}")
+    whole("seeds", seeds, at_least=1, at_most=SEEDS)
+    whole("seed", seed)
     world = make(problem, seed=problem_seed, horizon=horizon)
     first = RunSpec(
         agent=agent,

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -13,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from confide import arguments
 from confide._durable import output, staged
+from confide.arguments import real
 from confide.errors import InvalidParameter, StateError
 from confide.privacy.bounded import Array
 from confide.privacy.certificate import Certificate, loss_from_json, loss_to_json
@@ -23,7 +26,7 @@ from confide.privacy.request import CentralDP, NoPrivacy, Request, Trust
 _FORMAT = "confide-estimate/1"
 # what NumPy, zip and JSON raise where a file is not what it should be
 _NO_FILE = OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error
-_DAMAGED = *_NO_FILE, ValueError, LookupError, TypeError, AttributeError, NotImplementedError
+_DAMAGED = *_NO_FILE, ValueError, LookupError, TypeError, AttributeError, NotImplementedError, SyntaxError, tokenize.TokenError
 _RATIO = ("counts", "sums", "count_std", "sum_std", "sampling_variance")
 
 
@@ -57,8 +60,7 @@ class ValueEstimate:
         standard error it holds however small the count is; where the count may be zero it is the whole range. The sampling variance comes
         from the released squares (`second_moments=True`), or else is the largest that the clip allows: then the level is a lower bound.
         """
-        if not 0 < level < 1:
-            raise InvalidParameter(f"level must be in (0, 1), got level={level}")
+        real("level", level, above=0, below=1)
         if any(name not in self.released for name in _RATIO):
             raise InvalidParameter(
                 "this estimate has no intervals: the released numbers do not determine its error, and the error depends on private data"
@@ -120,9 +122,9 @@ class ValueEstimate:
     @classmethod
     def load(cls, path: str | Path) -> "ValueEstimate":
         """From a folder that it was saved in, or from the file `estimate.npz` itself."""
-        file = Path(path) / "estimate.npz" if Path(path).is_dir() else Path(path)
+        found = Path(arguments.path("path", path))
         try:
-            return cls.from_bytes(file.read_bytes())
+            return cls.from_bytes(arguments.regular(found / "estimate.npz" if found.is_dir() else found).read_bytes())
         except OSError as error:
             raise StateError(f"cannot read an estimate from {path}: {error.strerror}") from None
 

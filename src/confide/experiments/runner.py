@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from confide.arguments import flag, kind, shown, text, whole
 from confide.audit.replay import Replay
 from confide.audit.verify import verify
 from confide.errors import InvalidParameter, PrivacyError
@@ -17,7 +18,7 @@ from confide.experiments.loop import Loop, Progress
 from confide.experiments.run import Run
 from confide.learning.agent import Agent, abilities_of, agent_name
 from confide.learning.learner import Learner
-from confide.mechanisms.sources import FastSource, NoiseSource
+from confide.mechanisms.sources import FastSource, NoiseSource, check_source
 from confide.mechanisms.state import StateFile
 from confide.privacy.certificate import Certificate, certify
 from confide.privacy.guarantee import Guarantee
@@ -54,6 +55,13 @@ def run(
     The certificate of an agent whose class is not part of confide says that its code is on trust; `audited` is a replay of it
     (`confide.audit.replay`), which the certificate then quotes.
     """
+    if state is not None:
+        kind("state", state, StateFile)
+    if counts is not None:
+        flag("counts", counts)
+    if progress is not None and not callable(progress):
+        raise InvalidParameter(f"progress must be a function, got progress={shown(progress)}")
+    text("command", command)
     if audited is not None and audited.refuted:
         raise PrivacyError(f"the guarantee of {agent_name(agent)} was refuted: {audited.said()[0]}")
     problem = _world(problem, features, horizon)
@@ -87,7 +95,7 @@ def _world(problem: Any, features: Callable[[Any], Any] | None, horizon: int | N
         from confide.problems.gym import GymProblem
 
         return GymProblem(problem, features, horizon)
-    if not hasattr(problem, "sample"):
+    if isinstance(problem, type) or not all(hasattr(problem, member) for member in ("sample", "name", "horizon")):
         raise InvalidParameter(f"{type(problem).__name__} is not a problem; a Gymnasium environment needs features and a horizon")
     return problem
 
@@ -102,7 +110,7 @@ def _episodes(agent: Any, episodes: int | None) -> int:
     if most is None:
         raise InvalidParameter(f"{agent_name(agent)} does not say how many episodes it serves: give episodes=")
     total = most if episodes is None else episodes
-    if not 1 <= total <= most:
+    if not 1 <= whole("episodes", total) <= most:
         raise InvalidParameter(f"episodes must be between 1 and the agent's {most}, got episodes={episodes}")
     return int(total)
 
@@ -142,8 +150,9 @@ def _foreign(agent: Any) -> list[str]:
 
 def prepare(agent: Any, seed: int, source: NoiseSource | None = None) -> np.random.SeedSequence:
     """Give the agent its randomness and its noise, unless it has them; the seed of the world."""
-    if seed < 0:
-        raise InvalidParameter(f"seed must not be negative, got seed={seed}")
+    whole("seed", seed, at_least=0)
+    if source is not None:
+        check_source(source, "source")
     world, agent_seed, noise_seed = np.random.SeedSequence(seed).spawn(3)
     if abilities_of(agent).noise:
         if getattr(agent, "rng", None) is None:

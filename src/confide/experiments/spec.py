@@ -9,6 +9,7 @@ from typing import Any
 
 from confide._durable import make_folder, output, sync
 from confide.agents.catalogue import make_agent, takes_privacy
+from confide.arguments import whole
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.experiments.loop import Progress
 from confide.experiments.run import Run
@@ -18,6 +19,8 @@ from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
 from confide.privacy.guarantee import SLACK
 from confide.privacy.request import NoPrivacy, Request
+
+_NOT_OPTIONS = ("name", "problem", "episodes", "privacy")  # what `make_agent` is given by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,7 @@ class RunSpec:
     counts: bool | None = None  # see `confide.run`
 
     def __post_init__(self) -> None:
-        if self.episodes < 1:
-            raise InvalidParameter(f"episodes must be at least 1, got episodes={self.episodes}")
+        whole("episodes", self.episodes, at_least=1)
 
     @property
     def title(self) -> str:
@@ -107,6 +109,9 @@ class RunSpec:
     def make(self, problem: Any) -> Any:
         """The agent, named after everything that was chosen for it: a run's label has its name."""
         options = {name: value.value if isinstance(value, Named) else value for name, value in self.options}
+        for name in options:
+            if name in _NOT_OPTIONS:
+                raise InvalidParameter(f"{self.agent} has no option {name}")
         agent = make_agent(self.agent, problem, episodes=self.episodes, privacy=self.privacy, **options)
         agent.name = self.title
         return agent

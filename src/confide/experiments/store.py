@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from confide import arguments
 from confide._digest import digest
 from confide._durable import LOCK, clean, make_folder, replace
 from confide.agents.catalogue import AGENTS
@@ -32,7 +33,7 @@ class Store:
     """A folder of results, one file each, named after everything that decides it (`key_of`). A file is whole or not there."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(arguments.path("store", folder))
 
     def get(self, key: str) -> dict[str, Any] | None:
         """What is there under this key; a file that was damaged, or is of another format, is as good as none."""

@@ -10,11 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import has, whole
 from confide.errors import InvalidParameter
 from confide.mechanisms.precise import grid_below, snapped
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Array, Bound
-from confide.privacy.loss import GaussianDP, Loss, PureDP
+from confide.privacy.loss import GaussianDP, Loss, PureDP, lost
 from confide.privacy.request import Relation
 
 _COARSEST = 2.0**-8  # the lattice step against the scale of the noise, at most
@@ -105,10 +106,21 @@ class AdditiveNoise:
         return result
 
 
+def check_bound(value: object) -> Bound:
+    """The argument `bound`, if it is one."""
+    members = ("size", "largest", "grid", "sensitivity", "l1_sensitivity")
+    found: Bound = has("bound", value, members, "a bound on contributions, such as L2Ball")
+    return found
+
+
 def additive_noise(
     bound: Bound, loss: Loss, relation: Relation, query: LinearQuery, *, discrete: bool, users: int
 ) -> AdditiveNoise:
     """The noise under which `query` on a stream of contributions within `bound` keeps `loss`."""
+    check_bound(bound)
+    has("query", query, ("integral", "coefficient", "column_norm"), "a query that is linear, such as a counter")
+    whole("users", users, at_least=1)
+    lost(loss)
     if loss == PureDP(math.inf):
         return AdditiveNoise("none", 2, bound.sensitivity(relation), query.column_norm(2), 0.0, None)
     if isinstance(loss, GaussianDP):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from confide import arguments
 from confide._durable import leftovers, replace
 from confide.errors import StateError
 
@@ -54,6 +55,7 @@ def pack(kind: str, generation: int, facts: dict[str, Any], arrays: dict[str, np
 
 def unpack(data: bytes, kind: str, *, released: int) -> State:
     """The state in `data`; refused if it is damaged, of another kind or format, or older than generation `released`."""
+    arguments.whole("released", released, at_least=0)
     header, body = _open(data)
     if header["kind"] != kind:
         raise StateError(f"the state is of a {header['kind']}, expected a {kind}")
@@ -73,6 +75,9 @@ def unpack(data: bytes, kind: str, *, released: int) -> State:
 
 
 def _open(data: bytes) -> tuple[dict[str, Any], bytes]:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise StateError(f"data must be the bytes of a state, got {type(data).__name__}")
+    data = bytes(data)
     content, digest = data[:-32], data[-32:]
     if not content.startswith(_MAGIC):
         raise StateError("this is not a confide state")
@@ -97,7 +102,7 @@ class StateFile:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = Path(arguments.path("path", path))
         self._mark = self.path.with_name(self.path.name + ".generation")
         self._newest = 0  # that this object has read or written
 

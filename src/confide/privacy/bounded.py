@@ -13,10 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import real, whole
 from confide.errors import InvalidParameter
 from confide.privacy import _kernels
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.request import Relation
+from confide.privacy.request import Relation, parse_relation
 
 Array = npt.NDArray[np.float64]
 Memory = Mapping[str, npt.NDArray[Any]]  # what planning keeps from one release to the next, by name. Public
@@ -124,10 +125,9 @@ class L2Ball:
     size: int
 
     def __post_init__(self) -> None:
-        if not 1e-100 < self.radius < 1e100:
+        if not 1e-100 < real("radius", self.radius) < 1e100:
             raise InvalidParameter(f"radius must be positive and finite, got radius={self.radius}")
-        if not isinstance(self.size, int) or self.size < 1:
-            raise InvalidParameter(f"size must be a whole number, at least 1, got size={self.size}")
+        whole("size", self.size, at_least=1)
 
     @property
     def largest(self) -> float:
@@ -142,7 +142,7 @@ class L2Ball:
         return grid_for(self.radius)
 
     def sensitivity(self, relation: Relation) -> float:
-        return self.radius * (1 if relation == Relation.NULL else 2)
+        return self.radius * (1 if parse_relation(relation) == Relation.NULL else 2)
 
     def l1_sensitivity(self, relation: Relation) -> float:
         return math.sqrt(self.size) * self.sensitivity(relation)

@@ -6,7 +6,7 @@ from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bound
 from confide.privacy.loss import Loss
-from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Request
+from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Request, requested
 from confide.privatizers.central import CentralPrivatizer, best_counter, release_once, worst_std
 from confide.privatizers.local import LocalPrivatizer
 from confide.privatizers.message import Channel, Message, open_channel
@@ -33,13 +33,15 @@ def make_privatizer(
     loss: Loss | None = None,
 ) -> Privatizer:
     """The privatizer for a privacy request."""
-    made: Privatizer = PRIVATIZERS[type(privacy)](bound, schedule, privacy=privacy, noise=noise, counter=counter, loss=loss)
+    made: Privatizer = PRIVATIZERS[type(requested(privacy))](
+        bound, schedule, privacy=privacy, noise=noise, counter=counter, loss=loss
+    )
     return made
 
 
 def takes_messages(privacy: Request) -> bool:
     """Whether users contribute by messages from their own devices."""
-    return bool(PRIVATIZERS[type(privacy)].devices)
+    return bool(PRIVATIZERS[type(requested(privacy))].devices)
 
 
 def expected_noise(
@@ -52,7 +54,7 @@ def expected_noise(
     loss: Loss | None = None,
 ) -> ExpectedNoise:
     """The noise that `make_privatizer` will add, before there are any data; `discrete`: with a secure source."""
-    made: ExpectedNoise = PRIVATIZERS[type(privacy)].expected_noise(
+    made: ExpectedNoise = PRIVATIZERS[type(requested(privacy))].expected_noise(
         bound, schedule, privacy=privacy, discrete=discrete, counter=counter, loss=loss
     )
     return made

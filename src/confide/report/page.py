@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from confide import arguments
 from confide._durable import make_folder, replace
 from confide.report.looks import palette
 
@@ -70,7 +71,7 @@ def render(template: str, *, data: object = None, **shown: Any) -> str:
 
 
 def write(text: str, path: str | Path) -> Path:
-    target = Path(path)
+    target = Path(arguments.path("path", path))
     make_folder(target.parent)
     replace(target, text.encode())
     return target
