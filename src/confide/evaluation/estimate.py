@@ -70,6 +70,7 @@ class ValueEstimate:
         known = square > 0
         safe = np.where(known, square, 1.0)
         root = z * np.sqrt(np.maximum(spread * square + n_std**2 * b**2, 0.0))
+        root = np.where(np.isnan(root), np.inf, root)  # an unknown variance is infinite, at the smallest level too
         centre, radius = (self.highest + self.lowest) / 2, (self.highest - self.lowest) / 2
         low = np.where(known, np.clip((b * n - root) / safe, -1.0, 1.0), -1.0)
         high = np.where(known, np.clip((b * n + root) / safe, -1.0, 1.0), 1.0)

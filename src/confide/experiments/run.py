@@ -117,13 +117,14 @@ class Run:
         """
         facts = {"format": _FORMAT, **{key: getattr(self, key) for key in _FACTS}, "segments": [asdict(s) for s in self.segments]}
         with output(Path(folder)), staged(Path(folder), last="run.json") as target:
-            (target / "curve.csv").write_text(self.csv())
+            (target / "curve.csv").write_text(self.csv(), encoding="utf-8")
             if self.policy is not None:
                 self.policy.save(target / "policy.npz")
             if self.certificate is not None:
                 self.certificate.save(target / "certificate.json")
             files = sorted(path.name for path in target.iterdir())
-            (target / "run.json").write_text(json.dumps({**facts, "files": files}, indent=1, allow_nan=False) + "\n")
+            said = json.dumps({**facts, "files": files}, indent=1, allow_nan=False) + "\n"
+            (target / "run.json").write_text(said, encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | Path) -> "Run":
