@@ -69,9 +69,9 @@ class ValueEstimate:
         z = _quantile(level, laplace=self.guarantee.request.delta == 0 and self.guarantee.trust is not Trust.NONE)
         square = n**2 - z**2 * n_std**2
         spread = b_std**2 + sampling
-        known = square > 0
+        known = (square > 0) & np.isfinite(spread)
         safe = np.where(known, square, 1.0)
-        root = z * np.sqrt(np.maximum(spread * square + n_std**2 * b**2, 0.0))
+        root = z * np.sqrt(np.maximum(np.where(known, spread, 0.0) * square + n_std**2 * b**2, 0.0))
         centre, radius = (self.highest + self.lowest) / 2, (self.highest - self.lowest) / 2
         low = np.where(known, np.clip((b * n - root) / safe, -1.0, 1.0), -1.0)
         high = np.where(known, np.clip((b * n + root) / safe, -1.0, 1.0), 1.0)

@@ -6,12 +6,11 @@ import platform
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from confide.arguments import flag, kind, shown, text, whole
-from confide.audit.replay import Replay
 from confide.audit.verify import verify
 from confide.errors import InvalidParameter, PrivacyError
 from confide.experiments.loop import Loop, Progress
@@ -23,6 +22,9 @@ from confide.mechanisms.state import StateFile
 from confide.privacy.certificate import Certificate, certify
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import Trust
+
+if TYPE_CHECKING:
+    from confide.audit.replay import Replay
 
 
 def run(
@@ -38,7 +40,7 @@ def run(
     progress: Progress | None = None,
     command: str = "",
     counts: bool | None = None,
-    audited: Replay | None = None,
+    audited: "Replay | None" = None,
 ) -> Run:
     """Let the agent serve `episodes` users of the problem.
 
@@ -115,7 +117,7 @@ def _episodes(agent: Any, episodes: int | None) -> int:
     return int(total)
 
 
-def _certificate(agent: Any, *, counted: bool, crowd: bool, audited: Replay | None) -> Certificate | None:
+def _certificate(agent: Any, *, counted: bool, crowd: bool, audited: "Replay | None") -> Certificate | None:
     if not abilities_of(agent).mechanisms:
         return None
     simulated = []
