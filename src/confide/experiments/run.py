@@ -122,25 +122,15 @@ class Run:
         """
         where = Path(arguments.path("folder", folder))
         facts = {"format": _FORMAT, **{key: getattr(self, key) for key in _FACTS}, "segments": [asdict(s) for s in self.segments]}
-<<<<<<< HEAD
         with output(where), staged(where, last="run.json") as target:
-=======
-        with output(Path(folder)), staged(Path(folder), last="run.json") as target:
->>>>>>> crash
             (target / "curve.csv").write_text(self.csv(), encoding="utf-8")
             if self.policy is not None:
                 self.policy.save(target / "policy.npz")
             if self.certificate is not None:
                 self.certificate.save(target / "certificate.json")
             files = sorted(path.name for path in target.iterdir())
-<<<<<<< HEAD
-            (target / "run.json").write_text(
-                json.dumps({**facts, "files": files}, indent=1, allow_nan=False) + "\n", encoding="utf-8"
-            )
-=======
             said = json.dumps({**facts, "files": files}, indent=1, allow_nan=False) + "\n"
             (target / "run.json").write_text(said, encoding="utf-8")
->>>>>>> crash
 
     @classmethod
     def load(cls, folder: str | Path) -> "Run":
