@@ -84,9 +84,9 @@ def test_too_little_noise_on_answers_is_caught(monkeypatch):
         if isinstance(self._source, TapedSource):
             self._source._inner = Scaled(self._source._inner, 0.3)
 
-    assert not attack(ANSWERS, runs=200).refuted
+    assert not attack(ANSWERS, runs=400).refuted
     monkeypatch.setattr(SharedBudget, "__init__", init)
-    assert attack(ANSWERS, runs=200).refuted
+    assert attack(ANSWERS, runs=400).refuted
 
 
 def test_what_is_done_to_a_release_after_its_noise_is_caught_by_replay(monkeypatch):
@@ -148,9 +148,9 @@ def test_messages_of_every_agents_devices_stand(name):
 
 
 def test_messages_with_secure_or_laplace_noise_stand():
-    for privacy, source in ((CentralDP(3.0, 1e-2), "secure"), (CentralDP(3.0), "fast")):
+    for privacy, source, runs in ((CentralDP(3.0, 1e-2), "secure", 300), (CentralDP(3.0), "fast", 900)):
         attacked = subject("ucrl-vtr", privacy, source=source, trust="local")
-        result = refute(attacked, delta=privacy.delta, runs=300, rng=np.random.default_rng(5))
+        result = refute(attacked, delta=privacy.delta, runs=runs, rng=np.random.default_rng(5))
         assert not result.refuted and result.epsilon_lower > 0
 
 

@@ -6,11 +6,10 @@ import platform
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from confide.audit.replay import Replay
 from confide.audit.verify import verify
 from confide.errors import InvalidParameter, PrivacyError
 from confide.experiments.loop import Loop, Progress
@@ -22,6 +21,9 @@ from confide.mechanisms.state import StateFile
 from confide.privacy.certificate import Certificate, certify
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import Trust
+
+if TYPE_CHECKING:
+    from confide.audit.replay import Replay
 
 
 def run(
@@ -37,7 +39,7 @@ def run(
     progress: Progress | None = None,
     command: str = "",
     counts: bool | None = None,
-    audited: Replay | None = None,
+    audited: "Replay | None" = None,
 ) -> Run:
     """Let the agent serve `episodes` users of the problem.
 
@@ -107,7 +109,7 @@ def _episodes(agent: Any, episodes: int | None) -> int:
     return int(total)
 
 
-def _certificate(agent: Any, *, counted: bool, crowd: bool, audited: Replay | None) -> Certificate | None:
+def _certificate(agent: Any, *, counted: bool, crowd: bool, audited: "Replay | None") -> Certificate | None:
     if not abilities_of(agent).mechanisms:
         return None
     simulated = []
