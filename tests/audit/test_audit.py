@@ -149,9 +149,9 @@ def test_messages_of_every_agents_devices_stand(name):
 
 
 def test_messages_with_secure_or_laplace_noise_stand():
-    for privacy, source in ((CentralDP(3.0, 1e-2), "secure"), (CentralDP(3.0), "fast")):
+    for privacy, source, runs in ((CentralDP(3.0, 1e-2), "secure", 300), (CentralDP(3.0), "fast", 900)):
         attacked = subject("ucrl-vtr", privacy, source=source, trust="local")
-        result = refute(attacked, delta=privacy.delta, runs=300 if source == "secure" else 1_000, rng=np.random.default_rng(5))
+        result = refute(attacked, delta=privacy.delta, runs=runs, rng=np.random.default_rng(5))
         assert not result.refuted and result.epsilon_lower > 0
 
 

@@ -6,11 +6,12 @@ import functools
 import numpy as np
 import pytest
 
-from confide import JointDP, LocalDP, NoPrivacy
+from confide import JointDP, LocalDP, NoPrivacy, run
 from confide.agents import LSVIUCB, UCRLVTR
 from confide.audit.canonical import canonical
 from confide.audit.replay import CHANNELS, replay
-from confide.errors import InvalidParameter
+from confide.audit.verify import taken_on_trust, verify
+from confide.errors import InvalidParameter, PrivacyError
 from confide.learning.agent import Abilities, Batch
 from confide.learning.client import LocalClient
 from confide.policy import TabularPolicy
@@ -335,3 +336,16 @@ def test_canonical_bytes():
 def test_bad_numbers_of_neighbours_are_refused(neighbours):
     with pytest.raises(InvalidParameter, match="neighbours must be a whole number"):
         replayed(UCRLVTR, neighbours=neighbours)
+
+
+def test_a_certificate_quotes_a_replay_and_a_refuted_agent_is_not_run():
+    """The library's own agents need no such lines; a class of somebody's own is on trust, whatever was tested."""
+    for kind, foreign in ((UCRLVTR, False), (Raw, True)):
+        agent = kind(LOCK.public, episodes=USERS, privacy=JOINT)
+        certificate = run(agent, LOCK, counts=False, audited=replayed(kind, neighbours=4)).certificate
+        verify(certificate)
+        assert any("4 neighbouring data sets" in said for said in certificate.document["checked"])
+        assert ("on_trust" in certificate.document) == foreign
+        assert any("Raw is not part of confide" in said for said in taken_on_trust(certificate)) == foreign
+    with pytest.raises(PrivacyError, match="was refuted: replay"):
+        run(InPolicies(LOCK.public, episodes=USERS, privacy=JOINT), LOCK, audited=replayed(InPolicies))
