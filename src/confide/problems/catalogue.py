@@ -78,7 +78,7 @@ def make(name: str | os.PathLike[str], *, seed: int = 0, horizon: int | None = N
     whole("seed", seed, at_least=0)
     if horizon is not None:
         whole("horizon", horizon, at_least=1)
-    text = path("name", name)
+    text = name if isinstance(name, str) else path("name", name)
     entry = PROBLEMS.get(text)
     if entry is not None:
         return _build(text, _load(entry.place), seed, horizon)
