@@ -19,7 +19,16 @@ MODULES = {
     ".".join(("confide", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path
     for path in ROOT.rglob("*.py")
 }
-BASE = {"errors", "execution", "_digest", "_jit", "_lazy", "confide"}  # below everything; `confide` is the package itself
+BASE = {
+    "arguments",
+    "errors",
+    "execution",
+    "_digest",
+    "_durable",
+    "_jit",
+    "_lazy",
+    "confide",
+}  # below everything; `confide` is the package itself
 # each room may import itself and the rooms before it
 FOUNDATION = (
     "drawing",

@@ -10,9 +10,8 @@ from importlib.util import find_spec
 from itertools import islice
 from typing import Any, TypeVar
 
-import numpy as np
-
-from confide.errors import ConfideError, ExecutionError, InvalidParameter, MissingExtra
+from confide.arguments import choice, whole
+from confide.errors import ConfideError, ExecutionError, MissingExtra
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -22,10 +21,9 @@ FEW = 8  # pieces: done before another process has started
 
 
 def check_backend(backend: str, workers: int | None) -> None:
-    if backend not in BACKENDS:
-        raise InvalidParameter(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int | np.integer) or workers < 1):
-        raise InvalidParameter(f"workers must be a whole number, at least 1, got workers={workers!r}")
+    choice("backend", backend, BACKENDS)
+    if workers is not None:
+        whole("workers", workers, at_least=1)
     if backend != "local" and find_spec({"ray": "ray", "dask": "distributed"}[backend]) is None:
         raise MissingExtra(f"{backend} is not installed: pip install 'confide[cluster]'")
 

@@ -1,5 +1,6 @@
 """Policies: public values that depend only on releases."""
 
+import tokenize
 import zipfile
 import zlib
 from contextlib import AbstractContextManager, nullcontext
@@ -10,6 +11,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from confide import arguments
+from confide.arguments import array, fits, has, integers, regular, whole
 from confide.errors import InvalidParameter
 
 Array = npt.NDArray[np.float64]
@@ -23,7 +26,8 @@ class TabularPolicy:
     choices: int
 
     def __post_init__(self) -> None:
-        actions = np.ascontiguousarray(self.actions, dtype=np.int64)
+        whole("choices", self.choices, at_least=1)
+        actions = integers("actions", self.actions)
         if actions.ndim != 2 or actions.size == 0:
             raise InvalidParameter(f"actions must have shape (horizon, states), got {actions.shape}")
         if actions.view(np.uint64).max() >= self.choices:  # as unsigned numbers the negative ones are the largest
@@ -48,7 +52,7 @@ class StochasticPolicy:
     weights: Array
 
     def __post_init__(self) -> None:
-        weights = np.ascontiguousarray(self.weights, dtype=float)
+        weights = np.ascontiguousarray(array("weights", self.weights, finite=False))
         if weights.ndim != 3:
             raise InvalidParameter(f"weights must have shape (horizon, states, actions), got {weights.shape}")
         wrong = ~(np.isfinite(weights).all(axis=2) & (weights >= 0).all(axis=2) & (np.abs(weights.sum(axis=2) - 1) < 1e-8))
@@ -79,7 +83,7 @@ class LinearPolicy:
     gains: Array
 
     def __post_init__(self) -> None:
-        gains = np.ascontiguousarray(self.gains, dtype=float)
+        gains = np.ascontiguousarray(array("gains", self.gains, finite=False))
         if gains.ndim != 3 or not np.isfinite(gains).all():
             raise InvalidParameter(f"gains must be finite, of shape (horizon, inputs, states), got shape {gains.shape}")
         object.__setattr__(self, "gains", gains)
@@ -97,6 +101,9 @@ class RandomPolicy:
 
     choices: int
 
+    def __post_init__(self) -> None:
+        whole("choices", self.choices, at_least=1)
+
     def act(self, step: int, state: Any, rng: np.random.Generator) -> int:  # noqa: ARG002 - the same everywhere
         return int(rng.integers(self.choices))
 
@@ -104,11 +111,26 @@ class RandomPolicy:
         _save(path, kind="random", choices=np.array(self.choices))
 
 
+_HEADER = (SyntaxError, tokenize.TokenError)  # of an array whose description is damaged
+_DAMAGE = (
+    OSError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    *_HEADER,
+)
 FinitePolicy = TabularPolicy | StochasticPolicy
 Policy = FinitePolicy | LinearPolicy | RandomPolicy
 
 
 def uniform_policy(horizon: int, states: int, actions: int) -> StochasticPolicy:
+    sizes = {"horizon": horizon, "states": states, "actions": actions}
+    fits(**{name: whole(name, size, at_least=1) for name, size in sizes.items()})
     return StochasticPolicy(np.full((horizon, states, actions), 1 / actions))
 
 
@@ -124,7 +146,7 @@ def load_policy(path: str | Path | BinaryIO) -> Policy:
             return StochasticPolicy(data["weights"]) if kind == "stochastic" else LinearPolicy(data["gains"])
     except FileNotFoundError:
         raise InvalidParameter(f"{path} does not exist, and so it is not a saved policy (.npz)") from None
-    except (OSError, KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except _DAMAGE as error:
         why = error.strerror if isinstance(error, OSError) else str(error) if isinstance(error, InvalidParameter) else None
         raise InvalidParameter(f"{path} is not a saved policy (.npz){f': {why}' if why else ''}; policy.save makes one") from None
 
@@ -135,4 +157,6 @@ def _save(path: str | Path | BinaryIO, *, kind: str, **arrays: npt.NDArray[Any])
 
 
 def _opened(path: str | Path | BinaryIO, mode: str) -> AbstractContextManager[Any]:
-    return open(path, mode) if isinstance(path, str | Path) else nullcontext(path)
+    if isinstance(path, str | Path):
+        return open(regular(path) if mode == "rb" else arguments.path("path", path), mode)
+    return nullcontext(has("path", path, ("read" if mode == "rb" else "write",), "the name of a file, or an open file"))

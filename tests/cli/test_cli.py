@@ -73,6 +73,47 @@ def test_a_learner_of_ones_own_is_audited(confide, tmp_path):
     assert own == {**known, "subject": "mine:Mine"}
 
 
+ENCODES = """
+from confide.agents import UCRLVTR
+from confide.learning.agent import Batch
+from confide.policy import TabularPolicy
+
+class Encodes(UCRLVTR):
+    seen = 0
+
+    def observe(self, users):
+        super().observe(users)
+        self.seen = int(users.states[-1, -1] if hasattr(users, "states") else users.next_state[-1])
+
+    def next_batch(self):
+        batch = super().next_batch()
+        actions = batch.policy.actions.copy()
+        actions[0] = [self.seen >> bit & 1 for bit in range(actions.shape[1])]
+        return Batch(TabularPolicy(actions, batch.policy.choices), batch.users)
+"""
+
+
+def test_raw_states_in_a_policy_are_refuted_and_the_certificate_says_what_is_on_trust(confide, tmp_path):
+    """Releases and certificate of this agent are honest; its policies are not."""
+    (tmp_path / "encodes.py").write_text(ENCODES)
+    audited = confide("audit", "encodes:Encodes", "--runs", 100, cwd=tmp_path)
+    assert audited.returncode == 1 and "REFUTED" in audited.stdout
+    assert "the policies that users get depend on the data of user" in " ".join(audited.stdout.split())
+    for agent, out in (("encodes:Encodes", "run"), ("ucrl-vtr", "own")):
+        ran = confide(
+            "run", agent, "lock", "--epsilon", 1, "--episodes", 200, "--seeds", 1, "--out", tmp_path / out, cwd=tmp_path
+        )
+        assert ran.returncode == 0, ran.stderr
+    certificate, own = (next((tmp_path / name).rglob("certificate.json")) for name in ("run", "own"))
+    checked = confide("verify", certificate)
+    assert checked.returncode == 0 and "numbers are consistent, but part of the guarantee is taken on trust" in checked.stdout
+    assert "NOT VERIFIED" in checked.stdout and "encodes:Encodes is not part of confide" in checked.stdout
+    assert "confide audit encodes:Encodes" in checked.stdout
+    said = json.loads(confide("verify", certificate, "--json").stdout)
+    assert said["valid"] is True and said["on_trust"] and said["checked"]
+    assert "The certificate's numbers are consistent." in confide("verify", own).stdout
+
+
 def test_an_audit_shows_progress_on_a_terminal():
     seen = bytearray()
 

@@ -72,5 +72,5 @@ def test_any_option_of_an_agent_can_be_set(call):
 
 def test_a_file_in_the_way_is_seen_before_anything_runs(here, call):
     (here / "sweep").write_text(SPEC)
-    assert "a file has this name; choose another folder with --out" in call("compare", "sweep", code=2)
+    assert "a file has this name; choose another folder" in call("compare", "sweep", code=2)
     assert not (here / ".confide-store").exists()

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import stat
+import sys
 
 import numpy as np
 import pyarrow.compute as pc
@@ -135,7 +136,9 @@ def test_too_little_left_is_refused_before_the_log_is_opened(log, call, monkeypa
     assert ledger.spends == ()
 
 
-@pytest.mark.parametrize("wrong", [["--backend", "spark"], ["--out", "log.parquet"], ["--reward", "r"], ["--level", "2"]])
+@pytest.mark.parametrize(
+    "wrong", [["--backend", "spark"], ["--out", "log.parquet"], ["--reward", "r"], ["--level", "2"], ["--centre", "1e20"]]
+)
 def test_what_is_wrong_is_not_paid_for(log, call, wrong):
     ledger = Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-4)
     call("evaluate", log, *ASK, "--ledger", "budget.sqlite", "--out", "new/out", *wrong, code=2)
@@ -163,6 +166,19 @@ def test_an_error_after_the_charge_says_so_and_the_same_command_costs_nothing(lo
     spent = ledger.spent
     made(call, *ask, "--out", "out")
     assert ledger.spent == spent
+
+
+def test_an_estimate_that_was_cut_off_is_written_again(log, call):
+    ledger = Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-4)
+    ask = [log, *ASK, "--ledger", "budget.sqlite", "--out", "out"]
+    first = made(call, *ask)
+    for name in ("estimate.npz", "certificate.json"):
+        with open(f"out/{name}", "r+b") as file:
+            file.truncate(100)
+    assert made(call, *ask)["values"] == first["values"]
+    assert ValueEstimate.load("out").values.tolist() == first["values"]
+    assert len(ledger.spends) == 1
+    call("verify", "out/certificate.json")
 
 
 def test_the_same_file_by_another_spelling_is_the_same_question(log, call):
@@ -217,15 +233,28 @@ def test_every_estimator(log, call, name):
     found = made(call, log, *ASK, "--estimator", name, *more.get(name, []), "--out", "out")
     assert len(found["values"]) == STATES
     said = {line["about"]: line["text"] for line in found["said"]}
-    assert found["promise"]["source"] == ("secure" if ESTIMATORS[name].noise == "gaussian" else "fast")
+    assert found["promise"]["source"] == "secure"
     if name in ("dp-lsw", "dp-lsl"):
-        assert said["noise"].startswith("FAST, because smooth sensitivity needs noise on the real numbers")
+        assert said["noise"].startswith("secure: normal, to sixty digits")
         assert said["intervals"].startswith("none: the scale of this noise depends on the data")
     about = {"sufficient-statistics": "the best linear fit", "lstd": "the projected Bellman equation"}
     assert about.get(name, "") in said["intervals"]
     if name == "subsample":
         assert said["intervals"].startswith("none: the published numbers do not determine")
-    assert (found["low"] is None) == (ESTIMATORS[name].noise != "gaussian")
+    assert (found["low"] is None) == (ESTIMATORS[name].noise != "lattice")
+
+
+def test_without_opendp_nothing_is_released_with_fast_noise_unless_asked_for(log, call, monkeypatch):
+    """And nothing is charged. DP-LSW and DP-LSL need no OpenDP: their secure noise is not on a lattice."""
+    call("ledger", "init", "budget.sqlite", "--epsilon", 9, "--delta", 1e-3)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "opendp", None)
+        without.setattr("confide.evaluation.catalogue.find_spec", lambda _name: None)
+        said = call("evaluate", log, *ASK, "--ledger", "budget.sqlite", code=2)
+        assert "secure noise needs OpenDP" in said and "--source fast" in said
+        assert not Ledger("budget.sqlite").spends
+        assert made(call, log, *ASK, *FAST)["promise"]["source"] == "fast"
+        assert made(call, log, *ASK, "--estimator", "dp-lsw")["promise"]["source"] == "secure"
 
 
 def test_features_are_components_of_counts_and_sums(log, call):
@@ -254,7 +283,6 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
         (["--estimator", "lstd"], "lstd needs --features"),
         (["--estimator", "importance-sampling"], "importance-sampling needs --target"),
         (["--estimator", "dp-lsw", "--visits", "3"], "dp-lsw has no option --visits"),
-        (["--estimator", "dp-lsw", "--source", "secure"], "dp-lsw does not support secure noise"),
         (["--source", "quantum"], "source must be fast or secure, got 'quantum'"),
         (["--seed", "1"], "--seed needs --source fast"),
         (["--features", "log.parquet"], "must be a table of numbers"),

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from confide._durable import output
 from confide.errors import InvalidParameter
 from confide.experiments.run import Run
 from confide.experiments.spec import RunSpec, run_seeds
+from confide.mechanisms.state import StateFile
 from confide.privacy import JointDP, LocalDP
 from confide.problems import lock, rand
 from confide.report.comparison import Comparison
@@ -291,3 +293,30 @@ def test_interrupted_runs_go_on(tmp_path):
     assert [one.segments for one in resumed] == [one.segments for one in whole]
     assert not (tmp_path / "out.private").exists()
     np.testing.assert_array_equal(Run.load(tmp_path / "out" / spec.label / "seed-4").regret, whole[0].regret)
+
+
+def test_the_state_of_a_run_that_was_killed_when_it_had_saved_its_result_is_removed(tmp_path, monkeypatch):
+    spec = RunSpec(agent="visits_agent:Visits", problem="lock", episodes=300, privacy=JointDP(1.0, 1e-5))
+    with monkeypatch.context() as patch:
+        patch.setattr(StateFile, "remove", lambda _: sys.exit("killed"))
+        with pytest.raises(SystemExit):
+            list(run_seeds(spec, lock(0), range(1), out=tmp_path / "out"))
+    (folder,) = (path.parent for path in (tmp_path / "out").rglob("run.json"))
+    (folder / "result.0123456789abcdef.part").mkdir()
+    (folder / ".lock").touch()
+    assert list((tmp_path / "out.private").glob("*.state"))
+    (again,) = run_seeds(spec, lock(0), range(1), out=tmp_path / "out")
+    assert again.complete
+    assert not (tmp_path / "out.private").exists()
+    assert {path.name for path in folder.iterdir()} == {"certificate.json", "curve.csv", "policy.npz", "run.json"}
+
+
+def test_the_output_folder_is_checked_and_locked_before_the_work(confide, tmp_path, monkeypatch):
+    monkeypatch.setattr("confide.experiments.spec.run_seeds", lambda *_, **__: pytest.fail("the work began"))
+    (tmp_path / "file").write_text("mine")
+    done = confide("run", *PRIVATE, "--out", tmp_path / "file")
+    assert done.returncode == 2 and "a file has this name; choose another folder" in done.stderr
+    with output(tmp_path / "out"):
+        done = confide("run", *PRIVATE, "--out", tmp_path / "out")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "another process is writing to" in done.stderr

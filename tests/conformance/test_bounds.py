@@ -27,6 +27,7 @@ from confide.mechanisms.sources import noise_source
 from confide.mixtures.code_contributions import TransitionSums
 from confide.mixtures.code_features import best_codes
 from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
+from confide.mixtures.question_contributions import AnswerSums
 from confide.mixtures.value_features import reduced
 from confide.planners.reward_features import centred_rewards
 from confide.privacy import CentralDP, Relation
@@ -202,6 +203,7 @@ GUESS = np.array([[0.3, 0.1], [-0.2, 0.4], [0.0, 0.3]])
 BY_L2 = "L1 is stated by way of L2, as if a difference were spread evenly over all coordinates"
 CENTRED = "zero lies between the rows of the table, and null is stated as replace is"
 LINKED = "where one step ends the next one starts, which the bound does not use"
+QUESTIONS = np.random.default_rng(0).choice(np.array([-1, 0, 1], dtype=np.int8), size=(3, 5, 2, 5), p=[0.45, 0.1, 0.45])
 CASES = {
     "ball": vector(L2Ball(2.0, 3)),
     "regression": rows(RegressionRows(1, 2), attained=(0.999, 0.999, 0.999, 0.95), because=BY_L2),
@@ -223,6 +225,7 @@ CASES = {
         attained=(0.999, 0.999, 0.999, 0.9),
         because=BY_L2,
     ),
+    "answers": table(AnswerSums(np.array([0, 1, 1]), QUESTIONS), 5, 2, 3),
     "value targets": table(
         ValueTargets(WeightedRows(2, 2, 1.05), reduced(3), LOCK_REWARDS.kernels, VALUES),
         5,
@@ -402,6 +405,93 @@ def test_contributions_hide_their_values_and_cannot_be_made_by_hand(case):
     for values, message in ((off_grid, "not on the bound's grid"), (too_large, "too large")):
         with pytest.raises(InvalidParameter, match=message):
             Bounded(values, case.bound)
+
+
+def on_grid(bound, values):
+    return np.rint(values / bound.grid) * bound.grid
+
+
+def shrunk(kinds, user, factor):
+    """The user with all real numbers multiplied: rows so short that rounding eats them, and everything in between."""
+    return {name: part * factor if isinstance(kinds[name], Reals) else part for name, part in user.items()}
+
+
+def test_the_bound_contains_what_its_clip_yields(case):
+    """Of ordinary, hostile and tiny data, and of nobody: otherwise one person's data would raise."""
+    rng = np.random.default_rng(4)
+    users = [*(drawn(case.kinds, rng) for _ in range(100)), *hostile_users(case.kinds, rng)]
+    users += [shrunk(case.kinds, drawn(case.kinds, rng), 10.0**-power) for power in range(1, 13) for _ in range(5)]
+    assert all(case.bound.contains(case.sent(user)) for user in users)
+    assert case.bound.contains(np.zeros(case.bound.size)) and case.bound.contains(case.absent)
+
+
+def test_the_bound_contains_no_point_beyond(case):
+    """What is farther from zero than a contribution can be, in the direction of one or in any. What is said of it quotes no number."""
+    rng = np.random.default_rng(5)
+    bound, null = case.bound, case.stated(2, Relation.NULL)
+    points = [case.sent(drawn(case.kinds, rng)) for _ in range(30)]
+    points += [rng.normal(size=bound.size) for _ in range(30)]
+    for point in filter(np.any, points):
+        for factor in (1.001, 1.1, 3.0, 100.0):
+            beyond = on_grid(bound, point * (null * factor / np.linalg.norm(point)))
+            assert not bound.contains(beyond)
+            with pytest.raises(InvalidParameter, match=r"too large|not in the bound's set") as refused:
+                Bounded(beyond, bound)
+            assert not any(character.isdigit() for character in str(refused.value).replace("1 users", ""))
+
+
+def test_points_that_the_bound_contains_are_no_farther_apart_than_stated(case):
+    """A search over points, not over data: whatever would be accepted. A bound of a public table does not know its rows, and so it knows
+    the distance from zero only."""
+    rng, bound = np.random.default_rng(6), case.bound
+    known = not getattr(bound, "of_table", False)
+    points = [case.sent(drawn(case.kinds, rng)) for _ in range(40)]
+    for order, relation in ORDERS:
+        if relation is Relation.REPLACE and not known:
+            continue
+        pair = [points[0], case.absent if relation is Relation.NULL else points[1]]
+        best, size = np.linalg.norm(pair[0] - pair[1], ord=order), 1.0
+        for _ in range(400):
+            which = 0 if relation is Relation.NULL else int(rng.integers(2))
+            moved = on_grid(bound, changed_point(pair[which], points, rng, size))
+            far = np.linalg.norm(moved - pair[1 - which], ord=order)
+            accepted = far > best and bound.contains(moved)
+            size = np.clip(size * (1.5 if accepted else 0.97), 1e-6, 2.0)
+            if accepted:
+                pair[which], best = moved, far
+        assert best <= case.stated(order, relation) * (1 + 1e-5)
+
+
+def changed_point(point, points, rng, size):
+    """Longer, towards or away from another one, or moved in one coordinate or in all."""
+    other = points[rng.integers(len(points))]
+    way = rng.integers(5)
+    if way == 0:
+        return point * (1 + size * rng.random())
+    if way == 1:
+        return other
+    if way == 2:
+        return point + size * rng.normal() * (other - point)
+    if way == 3:
+        return point + size * rng.normal() * np.eye(len(point))[rng.integers(len(point))]
+    return point + size * rng.normal(size=len(point)) / math.sqrt(len(point))
+
+
+class Forgetful(Case):
+    """A statistic that clips every coordinate and not the whole: the largest coordinate is within the bound, the contribution is not."""
+
+    def sent(self, user):
+        grid = self.bound.grid
+        return np.trunc(np.clip(user["vector"], -self.bound.radius, self.bound.radius) / grid) * grid
+
+
+def test_a_clip_that_is_left_out_is_refused_for_a_single_user():
+    """For many users only the largest coordinate of the sum can be checked."""
+    ball = L2Ball(2.0, 3)
+    sent = Forgetful(ball, {}, None).sent({"vector": np.full(3, 1e9)})
+    with pytest.raises(InvalidParameter, match="not in the bound's set"):
+        Bounded(sent, ball)
+    assert Bounded(sent, ball, 2).users == 2
 
 
 def test_bounds_are_values(case):

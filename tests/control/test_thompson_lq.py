@@ -7,7 +7,7 @@ import pytest
 
 import confide
 from confide.agents import CertaintyEquivalentLQ, ThompsonLQ
-from confide.control.identification_planning import Costs, Estimate, certainty_equivalent_gains, clipping_limits
+from confide.control.identification_planning import Costs, Estimate, Scenarios, certainty_equivalent_gains, clipping_limits
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import noise_source
 from confide.planners.riccati import riccati
@@ -58,17 +58,38 @@ HARD = {
 }
 
 
+def worst_cost(kind, system, seed):
+    """The largest cost so far, at any moment of a run, relative to that of doing nothing."""
+    run = confide.run(kind(system.public, episodes=8_000, privacy=PRIVATE), system, seed=seed)
+    open_loop, gained = -system.uniform_value, system.optimal_value - system.uniform_value
+    return (1 + run.regret / run.checkpoints / open_loop - gained / open_loop).max()
+
+
 @pytest.mark.filterwarnings("ignore::confide.errors.GainBoundWarning")
 @BOTH
-@pytest.mark.parametrize("system", HARD.values(), ids=HARD)
+@pytest.mark.parametrize("system", ["weak inputs", "dear inputs"])
 def test_no_harm_is_done_where_little_is_known_or_to_be_gained(kind, system):
-    """At every moment the cost is at most 1.05 times that of doing nothing. Over 8 seeds whole runs had at most 1.013 times its regret; at
-    some moment the cost was at most 1.025 times as much, but for one seed of the unstable system, with 1.08 and 1.11."""
-    run = confide.run(kind(system.public, episodes=8_000, privacy=PRIVATE), system, seed=0)
-    served, open_loop = run.checkpoints, -system.uniform_value
-    gained = system.optimal_value - system.uniform_value
-    assert (served * open_loop + run.regret - served * gained <= 1.05 * served * open_loop).all()
-    assert run.regret[-1] <= 1.05 * 8_000 * gained
+    """At every moment the cost is at most 1.05 times that of doing nothing: with 20 seeds it was at most 1.006 times as much."""
+    assert max(worst_cost(kind, HARD[system], seed) for seed in range(2)) <= 1.05
+
+
+@pytest.mark.filterwarnings("ignore::confide.errors.GainBoundWarning")
+@BOTH
+def test_harm_is_rare_where_the_system_is_unstable(kind):
+    """The check admits what costs at most 1.05 times as much in 95 % of the systems that the release allows: so 5 % of runs may cost more.
+
+    With 60 seeds 3 (ThompsonLQ) and 4 (CertaintyEquivalentLQ) did: one and two of them 55 times as much and more, the others at most 1.12
+    times. More than 2 of 5 seeds have a probability of 0.3 % if the rate is 1 in 15.
+    """
+    assert sum(worst_cost(kind, HARD["unstable for long"], seed) > 1.05 for seed in range(5)) <= 2
+
+
+@pytest.mark.filterwarnings("ignore::confide.errors.GainBoundWarning")
+def test_without_the_check_harm_is_the_rule(monkeypatch):
+    """The twin that the test above must reject: 232 to 2310 times the cost of doing nothing."""
+    monkeypatch.setattr(Scenarios, "is_safe", lambda *_: True)
+    monkeypatch.setattr("confide.control.identification_planning.EXCESS_ALLOWED", 1e9)
+    assert all(worst_cost(ThompsonLQ, HARD["unstable for long"], seed) > 1.05 for seed in range(3))
 
 
 @BOTH

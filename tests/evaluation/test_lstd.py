@@ -60,6 +60,14 @@ def test_promise_certificate_secure_noise_and_pure_privacy(chain):
     assert (estimator.release(Seen(chain.users(9)), privacy=PRIVATE, rng=np.random.default_rng(1)).values >= 0).all()
 
 
+def test_an_unknown_error_gives_the_whole_range_at_every_level(chain):
+    drowned = confide.CentralDP(1e-6, 1e-6)
+    estimate = PrivateLSTD(LINES, GAMMA).release(Seen(chain.users(9)), privacy=drowned, rng=np.random.default_rng(0))
+    for level in (1e-300, 0.9):
+        low, high = estimate.interval(level)
+        assert (low == estimate.lowest).all() and (high == estimate.highest).all()
+
+
 def test_intervals_cover(chain):
     """90 % intervals, 200 runs: 85 to 98 % with noise, and without, where it is all sampling; one standard error is at most 2.1 %."""
     for privacy, count in ((PRIVATE, 4000), (confide.NoPrivacy(), 1000)):

@@ -246,3 +246,12 @@ def test_a_proposal_with_components_borrows_from_them():
     chosen = propose(states=S, users=10**6, max_steps=10, components=True)
     assert chosen.shrink == "empirical-bayes" and "components explain" in chosen.reasons[-1]
     assert chosen.estimator(components=np.arange(S)[:, None]).components.shape == (S, 1)
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in MAKES if "centre" in kind.__dataclass_fields__], ids=lambda kind: kind.__name__
+)
+def test_a_centre_that_floating_point_cannot_tell_from_the_range_is_refused(kind):
+    with pytest.raises(InvalidParameter, match="centre must be finite, and at most 1e\\+09 times return_bound from zero"):
+        kind(**MAKES[kind], centre=1e20)
+    assert kind(**MAKES[kind], centre=1e20, return_bound=1e12).centre == 1e20

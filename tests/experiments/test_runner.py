@@ -89,6 +89,9 @@ def test_it_saves_and_loads(tmp_path):
     header, *rows = (tmp_path / "a/curve.csv").read_text().splitlines()
     assert header == "users,regret,value,mean_return,noise_std,signal"
     assert len(rows) == len(done.checkpoints)
+    (tmp_path / "a/certificate.json").unlink()
+    with pytest.raises(InvalidParameter, match=r"not contain the whole run: certificate\.json is missing"):
+        Run.load(tmp_path / "a")
     (tmp_path / "a/run.json").write_text("{}")
     with pytest.raises(InvalidParameter, match="does not contain a saved run"):
         Run.load(tmp_path / "a")
@@ -177,7 +180,7 @@ def test_agents_that_are_none_are_refused():
         run(Nothing(), PROBLEM)
     with pytest.raises(InvalidParameter, match="no next_batch"):
         run("uniform", PROBLEM)
-    with pytest.raises(InvalidParameter, match="seed must not be negative"):
+    with pytest.raises(InvalidParameter, match="seed must be at least 0"):
         run(Uniform(PROBLEM.public, episodes=3), PROBLEM, seed=-1)
 
 

@@ -64,7 +64,7 @@ BAD = {
         '[0.5, "1"]',
         12,
         "epsilons",
-        "epsilon must be a number, got epsilon='1'",
+        "epsilon must be a number, positive and finite, got epsilon='1'",
     ),
     "an epsilon twice": ("[0.5, 1]", "[1, 1]", 12, "epsilons", "must be different"),
     "an impossible delta": ("1e-6", "2", 13, "delta", "must be in [0, 1)"),
@@ -73,7 +73,7 @@ BAD = {
     "no seeds": ("seeds = 3", "seeds = 0", 9, "seeds", "at least 1"),
     "a negative seed": ("seeds = 3", "seeds = [0, -1]", 9, "seeds", "at least 0"),
     "a text for none": ("none = false", 'none = "no"', 14, "none", "true or false"),
-    "a trust that is none": ("none = false", 'trust = "blind"', 14, "trust", "joint or local"),
+    "a trust that is none": ("none = false", 'trust = "blind"', 14, "trust", "joint, local"),
     "an agent twice": ('  "uniform",', '  "ucrl-vtr",', None, "agents", "must be different"),
     "no toml": ("seeds = 3", "seeds = ", 9, "", "line 9"),
 }

@@ -267,7 +267,7 @@ def test_other_problems_and_bad_choices_are_refused():
             made(episodes=10, schedule=plan)
     with pytest.raises(InvalidParameter, match="calibration must be one of tight, paper"):
         made(calibration="loose")
-    with pytest.raises(InvalidParameter, match="bonus_scale must be finite and not negative"):
+    with pytest.raises(InvalidParameter, match="bonus_scale must be non-negative and finite"):
         made(bonus_scale=-1.0)
     with pytest.raises(InvalidParameter, match="no noise yet"):
         LSVIUCB(SMALL.public, episodes=10, privacy=PRIVATE).next_batch()

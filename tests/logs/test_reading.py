@@ -256,3 +256,28 @@ def test_a_log_by_another_spelling_is_the_same_log(tmp_path, save, steps):
         len({open_logs(name).identity for name in (path, Path(path).parent / "." / Path(path).name, tmp_path / "link.parquet")})
         == 1
     )
+
+
+@pytest.mark.parametrize("kind", [pa.list_, pa.large_list])
+def test_one_huge_list_does_not_decide_the_memory_of_a_batch(tmp_path, kind):
+    """Lists are cut to max_steps before anything is copied; lists of different lengths still contribute zero, and so do null ones."""
+    states, rewards = [[1, 2], [3] * 10**6, [4] * 50, None, [5, 6, 7]], [[0.5, 0.5], [1.0] * 10**6, [1.0] * 60, [1.0], [0.1] * 3]
+    table = pa.table(
+        {"user": range(5), "state": pa.array(states, kind(pa.int64())), "reward": pa.array(rewards, kind(pa.float64()))}
+    )
+    pq.write_table(table, tmp_path / "log.parquet")
+    log = open_logs(tmp_path / "log.parquet", trajectory=None, step=None, max_steps=3)
+    longest = []
+    whole = reader.Decoder.rows
+
+    def counted(self, batch):
+        rows = whole(self, batch)
+        longest.append(len(rows.user) / batch.num_rows)
+        return rows
+
+    with mock.patch.object(reader.Decoder, "rows", counted):
+        users = flat(log.blocks())
+    assert max(longest) <= 3
+    expected = [[(1, 0.5), (2, 0.5)], [(3, 1.0)] * 3, None, None, [(5, 0.1), (6, 0.1), (7, 0.1)]]
+    assert [valid for valid, _ in users] == [rows is not None for rows in expected]
+    assert all(found == [rows] for (valid, found), rows in zip(users, expected, strict=True) if valid)

@@ -178,7 +178,7 @@ def test_a_regularizer_of_ones_own_is_made_for_each_regression():
 def test_what_it_cannot_serve_is_refused():
     for wrong, message in (
         ({"calibration": "loose"}, "calibration must be one of tight, paper"),
-        ({"bonus_scale": -1.0}, "bonus_scale must be finite and not negative"),
+        ({"bonus_scale": -1.0}, "bonus_scale must be non-negative and finite"),
         ({"calibration": "paper", "failure": 1.5}, "failure must be in"),
         ({"schedule": one_tree(7)}, "ends after 7 users"),
     ):

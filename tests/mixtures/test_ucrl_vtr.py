@@ -135,7 +135,7 @@ def test_bad_settings_are_refused():
     with pytest.raises(InvalidParameter, match="calibration must be one of tight, paper, got calibration='loose'"):
         UCRLVTR(LOCK.public, episodes=10, privacy=NoPrivacy(), calibration="loose")
     for scale in (-1.0, math.nan):
-        with pytest.raises(InvalidParameter, match="bonus_scale must be finite and not negative"):
+        with pytest.raises(InvalidParameter, match="bonus_scale must be non-negative and finite"):
             UCRLVTR(LOCK.public, episodes=10, privacy=NoPrivacy(), calibration="paper", bonus_scale=scale)
 
 

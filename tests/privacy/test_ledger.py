@@ -1,5 +1,6 @@
 """The ledger is a filter, and a file that forgets nothing."""
 
+import errno
 import math
 import os
 import random
@@ -366,10 +367,41 @@ def test_init_makes_a_file_for_its_owner_and_never_overwrites(path: Path) -> Non
 
 
 def test_a_failed_init_leaves_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("confide.privacy.ledger._TABLES", {"total": "nonsense ("})
-    with pytest.raises(LedgerError):
+    def full(_file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(LedgerError, match="No space left"):
         Ledger.init(path, epsilon=1.0, delta=1e-6)
     assert list(path.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(("step", "made"), [("fsync", False), ("link", False), ("unlink", True)])
+def test_a_killed_init_does_not_lock_out(path: Path, monkeypatch: pytest.MonkeyPatch, step: str, made: bool) -> None:
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(os, step, lambda *_: os._exit(9))
+        try:
+            Ledger.init(path, epsilon=1.0, delta=1e-6)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert path.exists() is made
+    if made:
+        with pytest.raises(LedgerError, match="exists"):
+            Ledger.init(path, epsilon=1.0, delta=1e-6)
+        ledger = Ledger(path)
+    else:
+        ledger = Ledger.init(path, epsilon=1.0, delta=1e-6)
+    assert ledger.total == Total(1.0, 1e-6)
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_a_release_that_cannot_be_called_is_not_charged(path: Path) -> None:
+    ledger = Ledger.init(path, epsilon=1.0, delta=1e-6)
+    with pytest.raises(InvalidParameter, match="release must be a function"):
+        ledger.spend("a", "a", PureDP(0.1), "replace", release=None)  # type: ignore[arg-type]
+    assert ledger.spends == ()
 
 
 def test_a_missing_file_names_the_way_to_make_one(path: Path) -> None:

@@ -57,7 +57,7 @@ def test_unknown_names_get_the_nearest_spelling(name, message):
 
 
 def test_a_negative_seed_is_refused():
-    with pytest.raises(InvalidParameter, match="seed must not be negative"):
+    with pytest.raises(InvalidParameter, match="seed must be at least 0"):
         make("lock", seed=-1)
 
 

@@ -41,9 +41,9 @@ def good():
         ),
         ({"R": np.diag([1.0, 0.0])}, "R must be positive definite, got the eigenvalue 0 from row 1 on"),
         ({"horizon": 0}, "horizon must be at least 1"),
-        ({"noise_radius": -0.1}, "noise_radius must be finite and not negative"),
-        ({"noise_radius": np.nan}, "noise_radius must be finite"),
-        ({"gain_bound": np.inf}, "gain_bound must be finite"),
+        ({"noise_radius": -0.1}, "noise_radius must be non-negative and finite"),
+        ({"noise_radius": np.nan}, "noise_radius must be non-negative"),
+        ({"gain_bound": np.inf}, "gain_bound must be non-negative"),
     ],
 )
 def test_bad_systems_are_refused(changed, message):

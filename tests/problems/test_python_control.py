@@ -55,7 +55,7 @@ def test_discrete_time_is_taken_as_it_is(own, dt):
         (
             spring(),
             {"dt": 0.1, "method": "bilinear"},
-            "method must preserve the state: choose one of zoh, euler; got method='bilinear'",
+            "method must be one of zoh, euler, got method='bilinear'",
         ),
         (spring(dt=0.5), {"dt": 0.1}, "already in discrete time, with steps of 0.5, got dt=0.1: omit dt"),
         (spring(dt=None), {"dt": 0.1}, "does not say whether its time is continuous"),

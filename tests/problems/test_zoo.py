@@ -261,11 +261,11 @@ def test_random_systems_are_as_they_were(seed):
 @pytest.mark.parametrize(
     ("build", "options", "message"),
     [
-        (double_integrator, {"dt": 0.0}, "dt must be positive and finite, got dt=0.0"),
-        (pendulum, {"length": -1.0}, "length must be positive and finite, got length=-1.0"),
+        (double_integrator, {"dt": 0.0}, r"dt must be in \(0, 100\], got dt=0.0"),
+        (pendulum, {"length": -1.0}, r"length must be in \[0.01, 100\], got length=-1.0"),
         (mass_chain, {"masses": 0}, "masses must be at least 1, got masses=0"),
-        (random_lq, {"states": 0}, "states and inputs must be at least 1, got states=0"),
-        (random_lq, {"spectral_radius": -0.1}, "spectral_radius must be finite and not negative, got spectral_radius=-0.1"),
+        (random_lq, {"states": 0}, "states must be at least 1, got states=0"),
+        (random_lq, {"spectral_radius": -0.1}, r"spectral_radius must be in \[0, 1000\], got spectral_radius=-0.1"),
         (random_lq, {"horizon": 0}, "horizon must be at least 1, got horizon=0"),
     ],
 )

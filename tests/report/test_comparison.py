@@ -111,7 +111,7 @@ def test_what_fails_is_a_row_and_stops_nothing(tmp_path):
     assert "is for linear MDP problems" in failure["error"] and failure["command"].startswith(
         "confide run lsvi-ucb lock --epsilon 1.0"
     )
-    assert not list(tmp_path.rglob("*.tmp"))
+    assert not list(tmp_path.rglob("*.part"))
 
 
 def test_an_agent_of_ones_own_and_a_saved_problem(tmp_path, monkeypatch):

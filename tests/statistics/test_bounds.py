@@ -33,12 +33,9 @@ def test_unpack_gives_design_and_response_back():
     np.testing.assert_allclose(u, np.einsum("khi,kh->hi", X, y), atol=1e-4)
 
 
-def test_private_text_is_not_quoted():
+def test_private_text_contributes_zero():
     for rows, targets in (([[["SSN 123", 0.0]]], [[0.0]]), ([[[0.1, 0.0]]], [["cancer"]])):
-        with pytest.raises(InvalidParameter) as refused:
-            RegressionRows(1, 2).contribution(rows, targets)
-        assert "SSN" not in str(refused.value)
-        assert "cancer" not in str(refused.value)
+        assert not RegressionRows(1, 2).contribution(rows, targets).values.any()
 
 
 def test_shapes_and_parameters_are_checked():

@@ -2,7 +2,20 @@
 
 from confide.audit.mechanisms import TWINS
 from confide.audit.refute import Audit, Subject, clopper_pearson, refute
+from confide.audit.replay import Replay, replay
 from confide.audit.subjects import subject, subjects
 from confide.audit.verify import Verification, verify
 
-__all__ = ["TWINS", "Audit", "Subject", "Verification", "clopper_pearson", "refute", "subject", "subjects", "verify"]
+__all__ = [
+    "TWINS",
+    "Audit",
+    "Replay",
+    "Subject",
+    "Verification",
+    "clopper_pearson",
+    "refute",
+    "replay",
+    "subject",
+    "subjects",
+    "verify",
+]

@@ -10,15 +10,14 @@ import numpy.typing as npt
 from confide.agents.catalogue import AGENTS, make_agent
 from confide.audit.mechanisms import copies, make_source
 from confide.audit.refute import Score
+from confide.audit.replay import Replay, replay
+from confide.audit.tape import Tape, TapedSource
 from confide.errors import InvalidParameter
 from confide.learning.client import LocalClient
 from confide.learning.learner import Learner
-from confide.linear_mdps.contributions import StoredTransitions
-from confide.linear_mdps.lsvi_ucb import LSVIUCB
-from confide.linear_mdps.planning import Response, Target, value_iteration
 from confide.mechanisms.sources import FastSource, NoiseSource
-from confide.privacy.bounded import Array, Released
-from confide.privacy.loss import Loss, loss_for
+from confide.privacy.bounded import Array
+from confide.privacy.loss import GaussianDP, Loss, loss_for
 from confide.privacy.request import CentralDP, JointDP, LocalDP, Request
 from confide.privatizers import Message
 from confide.problems.lq import LQSystem
@@ -28,14 +27,13 @@ from confide.problems.zoo.mixtures import lock
 from confide.trajectory import Trajectories
 
 USERS = 64
-_REHEARSALS = 100
+_PARTS = ("states", "actions", "rewards")
 PRIVATE = tuple(name for name, entry in AGENTS.items() if entry.paper)
 LOCAL = tuple(name for name in PRIVATE if AGENTS[name].local)
-LONG = ("lsvi-ucb", "next-state-vi", "ofu-lq")  # releases so long that the direction that matters must be measured
 
 
 @dataclass(frozen=True)
-class _Attacked:
+class Attacked:
     """An agent on a small problem, and two users whose contributions are farthest apart."""
 
     agent: str
@@ -58,64 +56,84 @@ class _Attacked:
     def _request(self) -> Request:
         return JointDP(self.privacy.epsilon, self.privacy.delta)
 
+    def replay(self, neighbours: int = USERS) -> Replay:
+        """Everything that leaves, on neighbouring data sets with the same releases."""
+        return replay(self._make, self._problem, neighbours=neighbours)
+
     def _make(self, source: NoiseSource) -> Any:
         return make_agent(self.agent, self._problem, episodes=USERS, privacy=self._request(), noise=source)
 
 
 @dataclass(frozen=True)
-class AgentSubject(_Attacked):
-    """An agent that serves 64 users of a small lock. The first user is one of the two whose contributions are farthest apart; all others
-    are silent. The adversary reads every release."""
+class AgentSubject(Attacked):
+    """An agent that serves 64 users of a small problem. The first user is one of the two whose contributions are farthest apart; all others
+    contribute zero: what they would add hides the first one, and the promise does not rest on it. The adversary reads everything that is
+    noised, of which all releases are made (a replay checks that), and what is released.
+    """
 
     @cached_property
-    def _others(self) -> Trajectories:
-        """Users who contribute zero: what they would add hides the first one, and the promise does not rest on it."""
-        return silent(self._problem, USERS - 1)
+    def _users(self) -> tuple[Trajectories, Trajectories]:
+        others = silent(self._problem, USERS - 1)
+        one, other = (
+            Trajectories(*(np.concatenate([getattr(part, name) for part in (first, others)]) for name in _PARTS))
+            for first in self._pair
+        )
+        return one, other
+
+    @cached_property
+    def _expected(self) -> tuple[Tape, Tape]:
+        """One run on each data set, with the same releases: what is noised."""
+        first, _ = self._serve(0, FastSource(np.random.default_rng(0)), Tape())
+        return self._read(first), self._other(1, first)
+
+    @property
+    def reach(self) -> float:
+        """How much of the stated loss the two data sets use up: an attack cannot show more."""
+        shift, loss = self._expected[0].shift(self._expected[1]), self.loss
+        return shift[0] / loss.mu if isinstance(loss, GaussianDP) else shift[1] / loss.epsilon_at(0.0)
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
-        first, source = self._pair[world], make_source(self.source, self.twin, rng)
-        parts = [
-            (first.states, self._others.states),
-            (first.actions, self._others.actions),
-            (first.rewards, self._others.rewards),
-        ]
-        users = Trajectories(*(np.concatenate(part) for part in parts))
-        return np.stack([self._run(users, source) for _ in range(runs)])
+        source = make_source(self.source, self.twin, rng)
+        return np.stack([self._run(world, source) for _ in range(runs)])
 
-    def _run(self, users: Trajectories, source: NoiseSource) -> Array:
-        seen: list[Array] = []
-        likelihood = 0.0
+    def _run(self, world: int, source: NoiseSource) -> Array:
+        """How much more likely data set 1 is, and where a test must be fitted, all releases."""
+        likelihood, seen = 0.0, []
         for _ in range(copies(self.twin)):
-            agent = self._make(source)
-            releases: list[Released] = []
-            while agent.users < USERS:
-                size = agent.next_batch().users
-                agent.observe(users[agent.users : agent.users + size])
-                if agent.released().generation > len(releases):
-                    releases.append(agent.released())
-            seen += [release.values for release in releases]
-            if isinstance(agent, LSVIUCB):
-                likelihood += answers_likelihood(agent, releases, self._pair)
-        return np.append(np.concatenate(seen), likelihood)
+            tape, released = self._serve(world, source, Tape())
+            mine = self._read(tape)
+            other = self._expected[1 - world] if mine.same(self._expected[world]) else self._other(1 - world, tape)
+            likelihood += mine.likelihood(other) * (1 if world == 0 else -1)
+            seen += released
+        likelihood = round(
+            likelihood, 9
+        )  # in real arithmetic: the low bits of fast noise tell the two worlds apart, as its source says
+        return np.array([likelihood]) if self._known else np.append(likelihood, np.concatenate(seen))
+
+    @cached_property
+    def _known(self) -> bool:
+        """Whether the likelihood says it all: not if noise is shared by coordinates, or added by other code than the library's."""
+        return self.twin != "shared" and bool(self._expected[0].noised)
+
+    def _serve(self, world: int, source: NoiseSource, tape: Tape) -> tuple[Tape, list[Array]]:
+        agent, users = self._make(TapedSource(source, tape)), self._users[world]
+        releases: list[Array] = []
+        while agent.users < USERS:
+            size = agent.next_batch().users
+            agent.observe(users[agent.users : agent.users + size])
+            if agent.released().generation > len(releases):
+                releases.append(agent.released().values)
+        return tape, releases
+
+    def _other(self, world: int, tape: Tape) -> Tape:
+        """A run on the other data set, with the releases of the tape."""
+        return self._read(self._serve(world, FastSource(np.random.default_rng(0)), Tape(tape))[0])
+
+    def _read(self, tape: Tape) -> Tape:
+        return tape
 
     def score(self) -> Score | None:
-        """Long releases hide the direction that matters: it is measured, with the same honest noise in both worlds."""
-        if self.agent not in LONG or self.twin == "shared":
-            return None
-        plain = AgentSubject(self.agent, self.privacy)
-        one, other = (plain.observe(world, _REHEARSALS, np.random.default_rng(1)) for world in (0, 1))
-        agent = self._make(FastSource(np.random.default_rng(0)))
-        T, prefix = agent.schedule.leaves, agent.algorithm.bound.size  # prefix sums are the start of every release
-        noise = one[:, :-1].reshape(len(one), T, -1)[..., :prefix]
-        centred = (noise - noise.mean(axis=0)).transpose(1, 0, 2).reshape(T, -1)
-        covariance = centred @ centred.T / centred.shape[1]  # between releases: the noise of prefix sums is drawn once
-        shift = (other - one).mean(axis=0)[:-1].reshape(T, -1)
-        direction = np.zeros_like(shift)
-        direction[:, :prefix] = (
-            np.linalg.pinv(covariance, rcond=1e-9, hermitian=True) @ shift[:, :prefix]
-        )  # a release may be shown twice
-        whole = np.append(np.tile(direction.ravel(), copies(self.twin)), 1.0)  # what answers say is one number, the last
-        return lambda seen: np.asarray(seen @ whole)
+        return (lambda seen: np.asarray(seen[:, 0])) if self._known else None
 
 
 @dataclass(frozen=True)
@@ -127,15 +145,12 @@ class AnswersSubject(AgentSubject):
         loss: Loss = self._make(FastSource(np.random.default_rng(0))).algorithm.loss
         return loss
 
-    def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
-        return super().observe(world, runs, rng)[:, -1:]
-
-    def score(self) -> Score | None:
-        return None if self.twin == "shared" else lambda seen: np.asarray(seen[:, 0])
+    def _read(self, tape: Tape) -> Tape:
+        return tape.of_source(2)  # the first one is that of prefix sums
 
 
 @dataclass(frozen=True)
-class DeviceSubject(_Attacked):
+class DeviceSubject(Attacked):
     """Two devices of a small lock under local privacy. The first one's user is one of the two who are farthest apart, the other one is
     silent. Each is asked for its message twice, and the adversary reads everything: lengths, releases, nonces, numbers.
     """
@@ -174,8 +189,16 @@ class DeviceSubject(_Attacked):
     def _request(self) -> Request:
         return LocalDP(self.privacy.epsilon, self.privacy.delta)
 
+    @property
+    def reach(self) -> float:
+        """How much of the stated loss the two users use up."""
+        server, (one, other) = self._make(FastSource(np.random.default_rng(0))), self._sent
+        (mechanism,) = server.mechanisms()
+        return float(np.linalg.norm(other - one, ord=mechanism.norm) / mechanism.sensitivity)
+
     def score(self) -> Score | None:
-        return None
+        """What the first device's numbers say; noise that devices share shows in both together."""
+        return None if self.twin == "shared" else lambda seen: np.asarray(seen[:, seen.shape[1] // 2 - 1])
 
 
 class Echo(FastSource):
@@ -221,35 +244,6 @@ def small_world(agent: str) -> Any:
     if family == "linear MDP":
         return one_hot(states=3, horizon=3)
     return lock(0, states=6, actions=2, horizon=3, jump=2)
-
-
-def answers_likelihood(agent: LSVIUCB, releases: list[Released], pair: tuple[Trajectories, Trajectories]) -> float:
-    """How much more the responses look like the second user than like the first, whose term is all there is in a response.
-
-    Targets are functions of releases, so an adversary knows them, what either user adds to each response, and the noise.
-    """
-    kept = []
-    for user in pair:
-        each = StoredTransitions(agent.algorithm.rule.features, agent.algorithm.public.horizon)
-        each.add(user)
-        kept.append(each)
-    found, size, d, switches = 0.0, agent.algorithm.bound.size, agent.algorithm.rule.features.shape[2], 0.0
-    for release in releases:
-        if release.values[-1] == switches:
-            continue
-        switches = release.values[-1]
-        responses = release.values[size:-1].reshape(-1, d + 1)
-        sums = agent.algorithm.sums(release.values[:size], release.noise.std)
-
-        def respond(target: Target, responses: Array = responses) -> Response:
-            nonlocal found
-            one, other = (each.response(target.step, target.values, target.reward_weight).values for each in kept)
-            answer, std = responses[target.step, :d], float(responses[target.step, d])
-            found += float((answer - (one + other) / 2) @ (other - one)) / std**2
-            return Response(answer, std)
-
-        value_iteration(agent.algorithm.rule, sums, agent.algorithm.public.horizon, respond)
-    return found
 
 
 def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:

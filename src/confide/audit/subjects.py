@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from confide.arguments import choice, kind, shown
 from confide.audit.agents import LOCAL, PRIVATE, AgentSubject, AnswersSubject, DeviceSubject
 from confide.audit.estimators import TWO_QUESTIONS, CountsAndSumsSubject, SmoothEstimateSubject, TwoQuestionsSubject
 from confide.audit.mechanisms import TWINS, CounterSubject, SmoothSubject, StreamSubject
@@ -41,14 +42,15 @@ def devices() -> dict[str, Maker]:
 
 def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: str = "fast", trust: str = "joint") -> Subject:
     """The subject of that name with that guarantee, or its broken variant; `trust="local"`: the messages of an agent's devices."""
-    if trust not in ("joint", "local"):
-        raise InvalidParameter(f"trust must be joint or local, got {trust!r}")
+    choice("trust", trust, ("joint", "local"))
+    choice("source", source, ("fast", "secure"))
+    kind("privacy", privacy, CentralDP)
     known = subjects() if trust == "joint" else devices()
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         where = " under local trust" if trust == "local" else ""
-        raise InvalidParameter(f"unknown audit subject {name!r}{where}; choose one of {', '.join(known)}")
-    if twin is not None and twin not in TWINS:
-        raise InvalidParameter(f"unknown broken variant {twin!r}; choose one of {', '.join(TWINS)}")
+        raise InvalidParameter(f"unknown audit subject {shown(name)}{where}; choose one of {', '.join(known)}")
+    if twin is not None:
+        choice("twin", twin, TWINS)
     clipped = isinstance(made := known[name](privacy, None, source), CounterSubject | SmoothSubject) or hasattr(made, "unclipped")
     if twin == "clip" and not clipped:
         raise InvalidParameter(f"{name} cannot be audited without clipping: a privatizer accepts clipped contributions only")

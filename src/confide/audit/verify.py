@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 
+from confide.arguments import kind
 from confide.control.contributions import ControlRows, ResidualRows
 from confide.errors import CertificateError, ConfideError
 from confide.evaluation.contributions import Bands
@@ -60,7 +61,7 @@ class Verification:
 
 def verify(certificate: Certificate) -> Verification:
     """Raise `CertificateError` unless the mechanisms' sensitivities and noise give the stated and the requested guarantee."""
-    document = certificate.document
+    document = kind("certificate", certificate, Certificate).document
     check_schema(document)
     promise, request = document["promise"], document["request"]
     _check(
@@ -183,8 +184,8 @@ def _check_bound(mechanism: Json, promise: Json, norm: int | str) -> None:
 
 
 def taken_on_trust(certificate: Certificate) -> list[str]:
-    """The mechanisms whose sensitivity cannot be recomputed from the certificate."""
-    trusted = []
+    """What cannot be recomputed from the certificate: sensitivities of unknown bounds, and what it says itself."""
+    trusted: list[str] = list(certificate.document.get("on_trust", []))
     for i, mechanism in enumerate(certificate.document["mechanisms"], start=1):
         name = (mechanism.get("bound") or {}).get("name")
         if name not in _BOUNDS:

@@ -26,7 +26,10 @@ from confide.cli import (
     run,
     verify,
 )
+from confide.cli.terminal import one_line, terminals
 from confide.errors import ConfideError, ConfideWarning
+
+INTERNAL = 70  # the exit code of an error that nobody foresaw
 
 app = typer.Typer(
     name="confide",
@@ -67,34 +70,48 @@ def _options(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Errors and warnings are one line on standard error; an error exits with 2, without a traceback."""
-    try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _warn
-            code = app(arguments, standalone_mode=False)
-    except ConfideError as error:
-        _fail(str(error))
-    except typer.TyperException as error:
-        message = error.format_message() if hasattr(error, "format_message") else str(error)
-        if type(error).__name__ == "NoArgsIsHelpError":
-            print(message)
-            sys.exit(0)
-        _fail(message)
-    except MemoryError:
-        _fail("not enough memory for a problem of this size")
-    except OSError as error:
-        _fail(f"{error.filename or 'output'}: {error.strerror or error}")
-    except (KeyboardInterrupt, typer.Abort):
-        sys.exit(130)
-    sys.exit(code if isinstance(code, int) else 0)
+    """Errors and warnings are one line on standard error, without a traceback. An error exits with 2; one that nobody foresaw with 70."""
+    with terminals():
+        try:
+            with warnings.catch_warnings():
+                warnings.showwarning = _warn
+                code = app(arguments, standalone_mode=False)
+        except ConfideError as error:
+            _fail(str(error))
+        except typer.TyperException as error:
+            message = error.format_message() if hasattr(error, "format_message") else str(error)
+            if type(error).__name__ == "NoArgsIsHelpError":
+                print(message)
+                sys.exit(0)
+            _fail(message)
+        except MemoryError:
+            _fail("not enough memory for a problem of this size")
+        except OSError as error:
+            _fail(f"{error.filename or 'output'}: {error.strerror or error}")
+        except (KeyboardInterrupt, typer.Abort):
+            sys.exit(130)
+        except Exception as error:
+            _fail(_unforeseen(error), INTERNAL)
+        sys.exit(code if isinstance(code, int) else 0)
 
 
 def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """Print our own warnings as one line; ignore those of other libraries."""
     if issubclass(category, ConfideWarning):
-        print("warning: " + " ".join(str(message).split()), file=sys.stderr)
+        print(f"warning: {one_line(str(message))}", file=sys.stderr)
 
 
-def _fail(message: str) -> None:
-    print("error: " + " ".join(message.split()), file=sys.stderr)
-    sys.exit(2)
+def _fail(message: str, code: int = 2) -> None:
+    print(f"error: {one_line(message)}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _unforeseen(error: Exception) -> str:
+    """Where it happened and its type, nothing else: its text, and the values around it, may be somebody's data."""
+    place, trace = "confide", error.__traceback__
+    while trace is not None:
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        place = f"{module}:{trace.tb_lineno}" if module.split(".")[0] == "confide" else place
+        trace = trace.tb_next
+    said = "its text is not shown, since it may contain data"
+    return f"internal error in {place}, {type(error).__name__} ({said}). Please report this line and what confide doctor prints"

@@ -35,7 +35,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare agents over problems, guarantees and seeds, with confidence intervals."""
-    from confide.errors import InvalidParameter
+    from confide._durable import output, staged
     from confide.experiments.sweep_file import read_sweep
     from confide.report.comparison import Comparison
     from confide.report.comparison import compare as run_all
@@ -50,23 +50,21 @@ def compare(
         print_json([cell.command for cell in cells]) if as_json else typer.echo("\n".join(cell.command for cell in cells))
         return
     folder = spec.with_suffix("") if out is None else out
-    if folder.exists() and not folder.is_dir():
-        raise InvalidParameter(
-            f"cannot write results to the folder {folder}: a file has this name; choose another folder with --out"
-        )
-    before = signal.signal(signal.SIGTERM, _stop)  # as Ctrl-C: finished runs are kept, and all processes end
-    try:
-        with sweeping(as_json, len(cells)) as watch:
-            made = run_all(sweep, backend=backend, workers=workers, store=store, again=again, progress=watch)
-    except KeyboardInterrupt:
-        typer.echo("interrupted: run the same command again to resume", err=True)
-        raise typer.Exit(130) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    made.save(folder / "results.parquet")
-    if made.groups:
-        made.report(folder / "report.html", command=shlex.join(["confide", *sys.argv[1:]]))
-        save_study_figures(made.study, folder / "figures")
+    with output(folder):
+        before = signal.signal(signal.SIGTERM, _stop)  # as Ctrl-C: finished runs are kept, and all processes end
+        try:
+            with sweeping(as_json, len(cells)) as watch:
+                made = run_all(sweep, backend=backend, workers=workers, store=store, again=again, progress=watch)
+        except KeyboardInterrupt:
+            typer.echo("interrupted: run the same command again to resume", err=True)
+            raise typer.Exit(130) from None
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        with staged(folder, last="results.parquet") as stage:
+            if made.groups:
+                made.report(stage / "report.html", command=shlex.join(["confide", *sys.argv[1:]]))
+                save_study_figures(made.study, stage / "figures")
+            made.save(stage / "results.parquet")
     print_comparison(made, folder, as_json)
     if made.failures:
         raise typer.Exit(1)

@@ -1,7 +1,6 @@
 """One release of a log, from the command line: check the request, charge the ledger, then read the log."""
 
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -87,7 +86,7 @@ def released(
             progress=progress,
             id=asked.id if ledger else None,
         )
-    if out is not None and (held := out / "estimate.npz").exists() and held.read_bytes() != estimate.to_bytes():
+    if out is not None and (held := _held(out)) is not None and held != estimate.to_bytes():
         raise InvalidParameter(f"{out} contains another estimate: choose another folder")
     before = known.when if known is not None and known.released else None
     warned = delta_warnings(estimate.guarantee.users, asked.privacy.delta) + [str(one) for one in asked.made.warnings(estimate)]
@@ -118,25 +117,28 @@ def _most(account: "Account", delta: float) -> str:
 
 @contextmanager
 def _room(out: Path | None, *, again: bool) -> Iterator[None]:
-    """Make a folder that can be written to and contains no other estimate; remove it again after an error."""
+    """A folder that can be written to and contains no other estimate."""
+    from confide._durable import output
     from confide.errors import InvalidParameter
 
     if out is None:
         yield
         return
-    made = [folder for folder in (out, *out.parents) if not folder.exists()]
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        if not os.access(out, os.W_OK):
-            raise InvalidParameter(f"cannot write into {out}")
-        if (out / "estimate.npz").exists() and not again:
+    with output(out):
+        if not again and _held(out) is not None:
             raise InvalidParameter(f"{out} already contains an estimate: choose another folder")
         yield
-    except BaseException:
-        for folder in made:
-            with suppress(OSError):  # there is something in it
-                folder.rmdir()
-        raise
+
+
+def _held(out: Path) -> bytes | None:
+    """The estimate in a folder; what was cut off when it was written is none."""
+    from confide.errors import StateError
+    from confide.evaluation import ValueEstimate
+
+    try:
+        return ValueEstimate.load(out).to_bytes()
+    except StateError:
+        return None
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """confide show, confide list, and the table of results."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -161,6 +162,11 @@ def _guarantee(row: "StudyRow") -> str:
     return f"{group.agent}: {group.guarantee}{asked}"
 
 
+def _finite(number: float | None) -> float | None:
+    """What JSON can say: a file that somebody has edited may lack a value."""
+    return None if number is None or not math.isfinite(number) else float(number)
+
+
 def _row(one: "Run") -> dict[str, Any]:
     """The last figures of a run; `share` is how far its last policy got from uniform (0) to optimal (1)."""
     optimal, uniform = one.optimal_value, one.uniform_value
@@ -173,10 +179,10 @@ def _row(one: "Run") -> dict[str, Any]:
         "seed": one.seed,
         "users": one.episodes,
         "complete": one.complete,
-        "regret": float(one.regret[-1]) if known else None,
-        "value": value,
-        "mean_return": float(one.mean_return[-1]) if one.episodes and not known else None,
-        "share": share,
+        "regret": _finite(one.regret[-1]) if known else None,
+        "value": _finite(value),
+        "mean_return": _finite(one.mean_return[-1]) if one.episodes and not known else None,
+        "share": _finite(share),
         "guarantee": one.guarantee,
         "epsilon": one.certificate.document["promise"]["epsilon"] if one.certificate else None,
         "seconds": one.seconds,

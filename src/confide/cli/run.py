@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,12 +79,13 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run an agent on a problem, and report its regret and guarantee."""
-    from confide.errors import InvalidParameter
+    from confide.arguments import whole
     from confide.experiments.spec import RunSpec
+    from confide.experiments.sweep import SEEDS
     from confide.problems.catalogue import make
 
-    if seeds < 1:
-        raise InvalidParameter(f"seeds must be at least 1, got seeds={seeds}")
+    whole("seeds", seeds, at_least=1, at_most=SEEDS)
+    whole("seed", seed)
     world = make(problem, seed=problem_seed, horizon=horizon)
     first = RunSpec(
         agent=agent,
@@ -100,23 +102,26 @@ def run(
 
 
 def _run_all(specs: "list[RunSpec]", world: Any, seeds: range, out: Path | None, as_json: bool) -> None:
+    from confide._durable import output, staged
     from confide.experiments.spec import run_seeds
     from confide.report import save_figures, write_report
 
     command = shlex.join(["confide", *sys.argv[1:]])
     runs: list[Run] = []
-    with bars(as_json) as bar:
-        for spec in specs:
-            shown = bar(_short(spec), spec.episodes)
-            runs += run_seeds(spec, world, seeds, out=out, progress=shown, command=command)
-            if not runs[-1].complete:
-                break
-    if out is not None and runs[0].episodes:
-        report = write_report(runs, out / "report.html", title=f"{specs[0].agent} on {world.name}", command=command)
-        save_figures(runs, out / "figures")
+    with nullcontext() if out is None else output(out):
+        with bars(as_json) as bar:
+            for spec in specs:
+                shown = bar(_short(spec), spec.episodes)
+                runs += run_seeds(spec, world, seeds, out=out, progress=shown, command=command)
+                if not runs[-1].complete:
+                    break
+        if out is not None and runs[0].episodes:
+            with staged(out, last="report.html") as stage:
+                save_figures(runs, stage / "figures")
+                write_report(runs, stage / "report.html", title=f"{specs[0].agent} on {world.name}", command=command)
     print_runs(runs, as_json)
     if out is not None and runs[0].episodes and not as_json:
-        typer.echo(f"report: {report}")
+        typer.echo(f"report: {out / 'report.html'}")
     if not all(one.complete for one in runs):
         typer.echo("interrupted: run the same command again to resume", err=True)
         raise typer.Exit(130)

@@ -24,17 +24,23 @@ def verify(
     promise = loaded.document["promise"]
     if as_json:
         recomputed = found.epsilon if math.isfinite(found.epsilon) else None
-        trust = {"on_trust": taken_on_trust(loaded), "assumptions": loaded.document["assumptions"]}
+        trust = {
+            "on_trust": taken_on_trust(loaded),
+            "checked": loaded.document.get("checked", []),
+            "assumptions": loaded.document["assumptions"],
+        }
         print_json({"valid": True, "recomputed_epsilon": recomputed, "delta": found.delta, "promise": promise, **trust})
         return
     if promise["trust"] == "none":
         typer.echo("The certificate is valid, but it states NO PRIVACY: no noise was added.")
         return
     whom = f"{promise['trust']}, {promise['relation']} one user, {promise['users']:,} users"
-    typer.echo("The certificate's numbers are consistent.")
+    trusted = taken_on_trust(loaded)
+    rest = ", but part of the guarantee is taken on trust and was NOT VERIFIED" if trusted else ""
+    typer.echo(f"The certificate's numbers are consistent{rest}.")
     typer.echo(f"  stated       epsilon = {loaded.epsilon:.6g} at delta = {loaded.delta:g} ({whom})")
     typer.echo(f"  recomputed   epsilon = {found.epsilon:.6g} from {len(found.losses)} mechanism(s), {promise['source']} noise")
-    for trusted in taken_on_trust(loaded):
-        typer.echo(f"  unverified   {trusted}")
-    for assumption in loaded.document["assumptions"]:
-        typer.echo(f"  assumes      {''.join(c if c.isprintable() else '?' for c in assumption)}")
+    said = (("checked", loaded.document.get("checked", [])), ("on trust", trusted), ("assumes", loaded.document["assumptions"]))
+    for heading, texts in said:
+        for text in texts:
+            typer.echo(f"  {heading:<12} {''.join(c if c.isprintable() else '?' for c in text)}")

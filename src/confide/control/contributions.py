@@ -71,6 +71,17 @@ class ControlRows:
     def l1_sensitivity(self, relation: Relation) -> float:
         return math.sqrt(self.size) * self.sensitivity(relation)
 
+    def contains(self, values: Array) -> bool:
+        """The missing block of G is at least s^2 C^T S^-1 C, so that G is PSD; its trace and that of S are at most the cap."""
+        S, C = self.unpack(values)
+        room = 4 * self.size * self.grid
+        eigenvalues, vectors = np.linalg.eigh(S)
+        if eigenvalues[0] < -room:
+            return False
+        turned = vectors.T @ (self.weight * C)
+        least = float((turned**2 / (np.maximum(eigenvalues, 0.0) + room)[:, None]).sum())
+        return bool(np.trace(S) + least <= self.cap + room)
+
     def unpack(self, values: Array) -> tuple[Array, Array]:
         """A released vector -> (S [p, p], C [p, n]). Noise of scale a: N(0, a^2) on the diagonal of S, N(0, a^2 / 2) off it and on s C."""
         cut = svec_size(self.dimension)
@@ -159,6 +170,12 @@ class ResidualRows:
 
     def l1_sensitivity(self, relation: Relation) -> float:
         return math.sqrt(self.size) * self.sensitivity(relation)
+
+    def contains(self, values: Array) -> bool:
+        S, G = self.unpack(values)
+        room = self.size * self.grid
+        allowed = np.linalg.eigvalsh(S)[0] >= -room / self.weight and np.trace(S) <= 1 + room / self.weight
+        return bool(allowed and np.linalg.norm(G) <= 1 + room)
 
     def unpack(self, values: Array) -> tuple[Array, Array]:
         """A released vector -> (S / cap [p, p], G / clip [p, n]); noise of scale a is a / w on the first's diagonal, a on the second."""

@@ -2,12 +2,14 @@
 
 import difflib
 import importlib
+import tokenize
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from confide.arguments import regular
 from confide.errors import InvalidParameter, MissingExtra
 
 if TYPE_CHECKING:
@@ -151,13 +153,14 @@ def read_table(path: str | Path, what: str) -> "npt.NDArray[np.float64]":
     if not Path(path).exists():
         raise InvalidParameter(f"cannot read the {what}: no such file: {path}")
     try:
+        regular(path)
         if str(path).endswith(".npy"):
             table = np.asarray(np.load(path, allow_pickle=False), dtype=float)
         else:
             table = np.loadtxt(path, delimiter=",", ndmin=2)
     except OSError as error:
         raise InvalidParameter(f"cannot read the {what} in {path}: {error.strerror or 'damaged'}") from None
-    except (ValueError, TypeError, EOFError):
+    except (ValueError, TypeError, EOFError, SyntaxError, tokenize.TokenError):  # of a header that is damaged
         raise InvalidParameter(f"the {what} in {path} must be a table of numbers, as .npy or as .csv without a header") from None
     if not np.isfinite(table).all():
         raise InvalidParameter(f"the {what} in {path} must be finite, and some are NaN or infinite")

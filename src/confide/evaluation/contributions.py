@@ -101,6 +101,14 @@ class Bands:
     def l1_sensitivity(self, relation: Relation) -> float:  # noqa: ARG002 - the same for both
         return 2 * (1 + (self.dimension - 1) / math.sqrt(2) + svec_size(self.dimension) * self.grid / 2)
 
+    def contains(self, values: Array) -> bool:
+        stacked = values.reshape(self.bands, -1)
+        used = np.flatnonzero(stacked.any(axis=1))
+        if len(used) > 1:
+            return False
+        matrices, room = smat(stacked[used], self.dimension), self.dimension * self.grid
+        return all(np.trace(M) <= 1 + room and np.linalg.eigvalsh(M)[0] >= -room for M in matrices)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResidualBands:

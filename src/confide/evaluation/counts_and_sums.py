@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import choice, flag
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.estimator import Estimator, check_request
@@ -21,7 +22,6 @@ from confide.evaluation.parameters import (
     numbers,
     real,
     whole,
-    yes_or_no,
 )
 from confide.evaluation.plan import Plan, Population, checked_spread, checked_std, rehearsed, shares_of, shares_or_uniform
 from confide.evaluation.shrinkage import Ratios, Shrunk, empirical_bayes, fixed, standardised
@@ -65,13 +65,12 @@ class CountsAndSums(Estimator):
     second_moments: bool = False
 
     def __post_init__(self) -> None:
-        if self.shrink not in ("fixed", "empirical-bayes"):
-            raise InvalidParameter(f'shrink must be "fixed" or "empirical-bayes", got {self.shrink!r}')
+        choice("shrink", self.shrink, ("fixed", "empirical-bayes"))
         if self.shrink == "fixed" and self.components is not None:
             raise InvalidParameter('components are what shrink="empirical-bayes" shrinks to')
         keep_returns(self)
         keep(self, states=whole("states", self.states), prior_std=_prior_std(self.prior_std))
-        keep(self, second_moments=yes_or_no("second_moments", self.second_moments))
+        keep(self, second_moments=flag("second_moments", self.second_moments))
         if self.visits is not None:
             keep(self, visits=whole("visits", self.visits))
         if self.components is not None:
@@ -184,7 +183,7 @@ class CountsAndSums(Estimator):
 
 
 def _prior_std(value: float) -> float:
-    return real("prior_std", value, "positive, in units of return_bound", lambda x: 1e-6 <= x <= 1e6)
+    return real("prior_std", value, "positive, in units of return_bound", 1e-6, 1e6)
 
 
 def is_pure(privacy: Request) -> bool:

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -13,6 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from confide import arguments
+from confide._durable import output, staged
+from confide.arguments import real
 from confide.errors import InvalidParameter, StateError
 from confide.privacy.bounded import Array
 from confide.privacy.certificate import Certificate, loss_from_json, loss_to_json
@@ -22,7 +26,7 @@ from confide.privacy.request import CentralDP, NoPrivacy, Request, Trust
 _FORMAT = "confide-estimate/1"
 # what NumPy, zip and JSON raise where a file is not what it should be
 _NO_FILE = OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error
-_DAMAGED = *_NO_FILE, ValueError, LookupError, TypeError, AttributeError, NotImplementedError
+_DAMAGED = *_NO_FILE, ValueError, LookupError, TypeError, AttributeError, NotImplementedError, SyntaxError, tokenize.TokenError
 _RATIO = ("counts", "sums", "count_std", "sum_std", "sampling_variance")
 
 
@@ -56,8 +60,7 @@ class ValueEstimate:
         standard error it holds however small the count is; where the count may be zero it is the whole range. The sampling variance comes
         from the released squares (`second_moments=True`), or else is the largest that the clip allows: then the level is a lower bound.
         """
-        if not 0 < level < 1:
-            raise InvalidParameter(f"level must be in (0, 1), got level={level}")
+        real("level", level, above=0, below=1)
         if any(name not in self.released for name in _RATIO):
             raise InvalidParameter(
                 "this estimate has no intervals: the released numbers do not determine its error, and the error depends on private data"
@@ -66,9 +69,9 @@ class ValueEstimate:
         z = _quantile(level, laplace=self.guarantee.request.delta == 0 and self.guarantee.trust is not Trust.NONE)
         square = n**2 - z**2 * n_std**2
         spread = b_std**2 + sampling
-        known = square > 0
+        known = (square > 0) & np.isfinite(spread)
         safe = np.where(known, square, 1.0)
-        root = z * np.sqrt(np.maximum(spread * square + n_std**2 * b**2, 0.0))
+        root = z * np.sqrt(np.maximum(np.where(known, spread, 0.0) * square + n_std**2 * b**2, 0.0))
         centre, radius = (self.highest + self.lowest) / 2, (self.highest - self.lowest) / 2
         low = np.where(known, np.clip((b * n - root) / safe, -1.0, 1.0), -1.0)
         high = np.where(known, np.clip((b * n + root) / safe, -1.0, 1.0), 1.0)
@@ -111,17 +114,17 @@ class ValueEstimate:
 
     def save(self, folder: str | Path) -> None:
         """`estimate.npz`, and `certificate.json` where there is one, into a folder: both are public."""
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / "estimate.npz").write_bytes(self.to_bytes())
-        if self.certificate:
-            self.certificate.save(Path(folder) / "certificate.json")
+        with output(Path(folder)), staged(Path(folder), last="estimate.npz") as target:
+            if self.certificate:
+                self.certificate.save(target / "certificate.json")
+            (target / "estimate.npz").write_bytes(self.to_bytes())
 
     @classmethod
     def load(cls, path: str | Path) -> "ValueEstimate":
         """From a folder that it was saved in, or from the file `estimate.npz` itself."""
-        file = Path(path) / "estimate.npz" if Path(path).is_dir() else Path(path)
+        found = Path(arguments.path("path", path))
         try:
-            return cls.from_bytes(file.read_bytes())
+            return cls.from_bytes(arguments.regular(found / "estimate.npz" if found.is_dir() else found).read_bytes())
         except OSError as error:
             raise StateError(f"cannot read an estimate from {path}: {error.strerror}") from None
 

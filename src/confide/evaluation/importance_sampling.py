@@ -7,12 +7,13 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import flag
 from confide.errors import ClippedWeightsWarning, ConfideWarning, InvalidParameter
 from confide.evaluation.contributions import Bands, ResidualBands
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.linear_values import SPREAD
 from confide.evaluation.log_sums import Logs, LogSums
-from confide.evaluation.parameters import first_of_user, keep, numbers, real, yes_or_no
+from confide.evaluation.parameters import first_of_user, keep, numbers, real
 from confide.evaluation.two_parts import BANDS, Planned, Returns, TwoReleases
 from confide.evaluation.weight_contributions import WeightAndWorth, WeightedReturns
 from confide.policy import FinitePolicy, StochasticPolicy
@@ -60,7 +61,7 @@ class ImportanceSampling(TwoReleases):
     def __post_init__(self) -> None:
         self._keep_shared()
         keep(self, target=_probabilities(self.target), clip=_clip(self.clip))
-        keep(self, per_decision=yes_or_no("per_decision", self.per_decision))
+        keep(self, per_decision=flag("per_decision", self.per_decision))
 
     def counted(self, trajectories: int, steps: int) -> str:
         return _counted(self, trajectories, steps)
@@ -196,7 +197,7 @@ def _clipped(estimate: ValueEstimate, clip: float) -> list[ConfideWarning]:
 
 
 def _clip(value: float) -> float:
-    return real("clip", value, "positive and finite", lambda x: 1e-6 <= x <= 1e9)
+    return real("clip", value, "positive and finite", 1e-6, 1e9)
 
 
 def _probabilities(target: npt.ArrayLike | FinitePolicy) -> Array:

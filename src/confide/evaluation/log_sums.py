@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from confide.arguments import real, whole
 from confide.errors import ConfideWarning
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bounded, Released
@@ -44,6 +45,7 @@ def delta_warning(users: int, delta: float) -> None:
 
     The number of users is public under `replace`, whose neighbours have equally many; `Subsample` is that publication as a baseline.
     """
+    whole("users", users), real("delta", delta)
     if users >= 1 and delta * users >= 1:
         warnings.warn(
             f"delta={delta:g} is not below 1/{users}, one over the number of users: publishing {delta * users:.3g} records "

@@ -1,56 +1,44 @@
 """Checks of public parameters before anything is charged, and their normal form, so that one release has one id in a ledger."""
 
-from collections.abc import Callable
 from dataclasses import fields
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from confide import arguments
+from confide.arguments import shown
 from confide.errors import InvalidParameter
 from confide.privacy.bounded import Array
 
 USUAL_VISITS = 20  # noise grows with the root of it, and later states of a long trajectory are earlier ones of another
 _MOST = 2**31 - 1
+_FARTHEST = 1e9
 
 
 def whole(name: str, value: Any) -> int:
     """A count, also one of NumPy's."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= _MOST:
-        raise InvalidParameter(f"{name} must be a whole number, at least 1, got {name}={value!r}")
-    return int(value)
+    return arguments.whole(name, value, at_least=1, at_most=_MOST)
 
 
-def real(name: str, value: Any, what: str, fits: Callable[[float], bool]) -> float:
-    """A number for which `fits`; `what` says in words which those are."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not fits(value):  # type: ignore[arg-type]
-        shown = float(value) if isinstance(value, np.floating) else value
-        raise InvalidParameter(f"{name} must be {what}, got {name}={shown!r}")
+def real(name: str, value: Any, what: str, low: float, high: float) -> float:
+    """A number from `low` to `high`; `what` says in words which those are."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not low <= value <= high:  # type: ignore[operator]
+        raise InvalidParameter(f"{name} must be {what}, got {name}={shown(value)}")
     return float(value)
 
 
 def positive(name: str, value: Any) -> float:
-    return real(name, value, "positive and finite", lambda x: 1e-49 < x < 1e50)
+    return real(name, value, "positive and finite", 1e-49, 1e50)
 
 
 def share_of_one(name: str, value: Any) -> float:
-    return real(name, value, "in [0, 1]", lambda x: 0 <= x <= 1)
-
-
-def yes_or_no(name: str, value: Any) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise InvalidParameter(f"{name} must be True or False, got {name}={value!r}")
-    return bool(value)
+    return arguments.real(name, value, at_least=0, at_most=1)
 
 
 def numbers(name: str, value: Any) -> Array:
     """A table of finite numbers, copied."""
-    try:
-        table = None if value is None or isinstance(value, str | bytes) else np.array(value, dtype=float)
-    except (TypeError, ValueError):
-        table = None
-    if table is None:
-        raise InvalidParameter(f"{name} must be an array of numbers, got {type(value).__name__}")
+    table = arguments.array(name, value, finite=False).copy()
     if not np.isfinite(table).all():
         wrong = int((~np.isfinite(table)).sum())
         raise InvalidParameter(f"{name} must be finite, got NaN or infinity in {wrong} of {table.size} numbers")
@@ -67,7 +55,8 @@ def keep_returns(model: Any) -> None:
     """Discount and range of returns, which all estimators have; and the range's centre, where they have one."""
     keep(model, discount=share_of_one("discount", model.discount), return_bound=positive("return_bound", model.return_bound))
     if getattr(model, "centre", None) is not None:
-        keep(model, centre=real("centre", model.centre, "finite", lambda x: abs(x) < 1e50))
+        most = _FARTHEST * model.return_bound  # farther away, floating point cannot tell returns apart
+        keep(model, centre=real("centre", model.centre, f"at most {_FARTHEST:g} times return_bound from zero", -most, most))
 
 
 def described(model: Any) -> str:

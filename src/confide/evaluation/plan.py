@@ -118,4 +118,4 @@ def checked_std(given: npt.ArrayLike, states: int, return_bound: float) -> Array
 
 def checked_spread(given: float, return_bound: float) -> float:
     """How far values are from what they are shrunk to."""
-    return real("spread", given, f"between 0 and return_bound = {return_bound:g}", lambda x: 0 <= x <= return_bound)
+    return real("spread", given, f"between 0 and return_bound = {return_bound:g}", 0, return_bound)

@@ -86,6 +86,16 @@ class VisitRows:
     def l1_sensitivity(self, relation: Relation) -> float:
         return math.sqrt(self.size) * self.sensitivity(relation)
 
+    def contains(self, values: Array) -> bool:
+        """What holds for sums of rows of any table with these numbers; which rows are in it the bound does not know."""
+        split, room = svec_size(self.dimension), self.size * self.grid
+        A, b = smat(values[:split], self.dimension), values[split:]
+        short = np.trace(A) <= self.trace + room and np.linalg.norm(values) <= self._null + room
+        short = (
+            short and np.linalg.norm(A) <= math.sqrt(self.design) + room and np.linalg.norm(b) <= math.sqrt(self.response) + room
+        )
+        return bool(short and np.linalg.eigvalsh(A)[0] >= -room)
+
     def unpack(self, values: Array) -> tuple[Array, Array]:
         """A released vector, or users' rows [..., size] -> (A [..., d, d], b [..., d]), kappa divided out."""
         split = svec_size(self.dimension)

@@ -40,7 +40,7 @@ class TwoReleases(Estimator):
     def _keep_shared(self) -> None:
         """Check the public parameters that all estimators with two releases have."""
         keep_returns(self)
-        keep(self, interval_share=real("interval_share", self.interval_share, "in [0, 0.9]", lambda x: 0 <= x <= 0.9))
+        keep(self, interval_share=real("interval_share", self.interval_share, "in [0, 0.9]", 0, 0.9))
 
     @property
     def _returns(self) -> Returns:

@@ -109,6 +109,18 @@ class FirstVisits:
             corners.append(both * (2 * K - N) + 2 * alone * (N - K))
         return max(corners)
 
+    def contains(self, values: Array) -> bool:
+        """Whole counts, at most L of a state and K L in all; |sum g| <= n, and (sum g)^2 / n <= sum g^2 <= n."""
+        counts, sums, squares = self.unpack(values)
+        whole = np.rint(counts)
+        possible = (counts == whole) & (counts >= 0) & (counts <= self.trajectories) & (np.abs(sums) <= counts)
+        if squares is not None:
+            room = (self.trajectories + 1) * self.grid / self.square_unit
+            possible &= (squares <= counts + room) & (
+                squares * np.maximum(counts, 1.0) >= sums**2 - room * np.maximum(counts, 1.0)
+            )
+        return bool(possible.all() and whole.sum() <= self.visits * self.trajectories)
+
     def unpack(self, values: Array) -> tuple[Array, Array, Array | None]:
         """A released vector -> (counts n, sums of g, sums of g^2) [s], h and kappa divided out."""
         parts = values.reshape(-1, self.states)

@@ -53,6 +53,12 @@ class WeightAndWorth:
         corner = 1 + self.balance
         return (corner if relation == Relation.NULL else max(2 * self.balance, corner)) + 2 * self.grid
 
+    def contains(self, values: Array) -> bool:
+        weight, worth = values
+        return bool(
+            -self.grid <= weight <= 1 + self.grid and abs(worth) <= self.balance * weight + (1 + self.balance) * self.grid
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedReturns:

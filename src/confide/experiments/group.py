@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.agents.catalogue import AGENTS
+from confide.arguments import listed
 from confide.errors import InvalidParameter
 from confide.experiments.run import CURVES, Run, checkpoint_grid
 from confide.privacy.certificate import Certificate
@@ -112,6 +113,7 @@ class Group:
 
 def groups_of(runs: Sequence[Run]) -> list[Group]:
     """By problem, agent and guarantee, in the order of the runs. Instances of a problem that share a name are told apart by a number."""
+    runs = listed("runs", runs, Run)
     if not runs:
         raise InvalidParameter("a report needs at least one run, got none")
     worlds: dict[tuple[str, str, str], list[Run]] = {}

@@ -1,11 +1,11 @@
 """Numbers that sum up a run, exact because values are constant within a segment."""
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import real
 from confide.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ def episodes_to(run: "Run", fraction: float = 0.9) -> int | None:
     from k to min(10 k, K / 1.25), K the users served. So one lucky policy is not enough, and one bad policy long after is forgiven. A
     window may end within a user, who then counts in part.
     """
-    if not (math.isfinite(fraction) and fraction <= 1):
-        raise InvalidParameter(f"fraction must be at most 1, got fraction={fraction}")
+    real("fraction", fraction, at_most=1)
     if run.optimal_value is None or run.uniform_value is None or any(segment.value is None for segment in run.segments):
         raise InvalidParameter(f"the exact values of policies in {run.problem} are not known")
     span = run.optimal_value - run.uniform_value

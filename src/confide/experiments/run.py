@@ -2,14 +2,18 @@
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from confide import arguments
+from confide._durable import output, staged
+from confide.arguments import kind, read_text, real, text, whole
 from confide.errors import ConfideError, InvalidParameter
 from confide.experiments import metrics
 from confide.policy import Policy, load_policy
@@ -90,6 +94,8 @@ class Run:
 
     def curve(self, name: str, users: npt.NDArray[np.int64]) -> Array:
         """One of `CURVES` at these numbers of users, which grow; exact, because a segment has one policy."""
+        arguments.choice("name", name, CURVES)
+        users = arguments.integers("users", users)
         if not self.segments:
             return np.zeros(0)
         attribute = "value" if name == "regret" else name
@@ -111,38 +117,45 @@ class Run:
     def save(self, folder: str | Path) -> None:
         """Into a folder of JSON and CSV that opens anywhere: what was released and what follows from it, and no saved state.
 
-        Where the problem's values are unknown it holds mean returns, too: exact averages over users, which no promise covers.
+        Where the problem's values are unknown it holds mean returns, too: exact averages over users, which no promise covers. The folder
+        holds the whole result, or no `run.json`.
         """
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        facts = {key: getattr(self, key) for key in _FACTS}
-        (target / "run.json").write_text(
-            json.dumps({"format": _FORMAT, **facts, "segments": [asdict(s) for s in self.segments]}, indent=1, allow_nan=False)
-            + "\n"
-        )
-        (target / "curve.csv").write_text(self.csv())
-        if self.policy is not None:
-            self.policy.save(target / "policy.npz")
-        if self.certificate is not None:
-            self.certificate.save(target / "certificate.json")
+        where = Path(arguments.path("folder", folder))
+        facts = {"format": _FORMAT, **{key: getattr(self, key) for key in _FACTS}, "segments": [asdict(s) for s in self.segments]}
+        with output(where), staged(where, last="run.json") as target:
+            (target / "curve.csv").write_text(self.csv(), encoding="utf-8")
+            if self.policy is not None:
+                self.policy.save(target / "policy.npz")
+            if self.certificate is not None:
+                self.certificate.save(target / "certificate.json")
+            files = sorted(path.name for path in target.iterdir())
+            said = json.dumps({**facts, "files": files}, indent=1, allow_nan=False) + "\n"
+            (target / "run.json").write_text(said, encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | Path) -> "Run":
-        source = Path(folder)
+        source = Path(arguments.path("folder", folder))
         try:
-            facts = json.loads((source / "run.json").read_text())
+            facts = kind("run.json", json.loads(read_text(source / "run.json")), dict)
             if facts["format"] != _FORMAT:
                 raise InvalidParameter(
                     f"{source} contains a run of format {facts['format']}, this version of confide reads {_FORMAT}"
                 )
-            segments = tuple(Segment(**segment) for segment in facts["segments"])
-            known = {key: facts[key] for key in _FACTS}
+            segments = tuple(_segment(segment) for segment in kind("segments", facts["segments"], list))
+            known = {key: check(key, facts[key]) for key, check in _FACTS.items()}
+            files = (
+                {text("files", name) for name in facts["files"]} if "files" in facts else {path.name for path in source.iterdir()}
+            )
+            lacking = sorted(name for name in files if not (source / Path(name).name).is_file())
         except ConfideError:
             raise
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise InvalidParameter(f"{source} does not contain a saved run: {error}") from None
-        policy = load_policy(source / "policy.npz") if (source / "policy.npz").exists() else None
-        certificate = Certificate.load(source / "certificate.json") if (source / "certificate.json").exists() else None
+        if lacking:
+            raise InvalidParameter(f"{source} does not contain the whole run: {', '.join(lacking)} is missing")
+        _check_users(source, segments, known["planned_episodes"])
+        policy = load_policy(source / "policy.npz") if "policy.npz" in files else None
+        certificate = Certificate.load(source / "certificate.json") if "certificate.json" in files else None
         if certificate is not None:
             from confide.audit.verify import verify
 
@@ -171,19 +184,41 @@ class Run:
         return drawing.draw(panels)
 
 
-_FACTS = (
-    "agent",
-    "problem",
-    "seed",
-    "planned_episodes",
-    "optimal_value",
-    "uniform_value",
-    "guarantee",
-    "seconds",
-    "versions",
-    "command",
-    "made_from",
-)
+def _number(name: str, value: Any) -> float | None:
+    return None if value is None else real(name, value)
+
+
+def _segment(facts: Any) -> Segment:
+    made = Segment(**kind("segment", facts, dict))
+    whole("users", made.users, at_least=0)
+    for each in fields(made)[1:]:
+        _number(each.name, getattr(made, each.name))
+    return made
+
+
+def _check_users(source: Path, segments: tuple[Segment, ...], planned: int) -> None:
+    if sum(segment.users for segment in segments) > planned:
+        raise InvalidParameter(f"{source} does not contain a saved run: it served more users than were planned")
+
+
+def _versions(name: str, value: Any) -> dict[str, str]:
+    return {text(name, key): text(name, said) for key, said in kind(name, value, dict).items()}
+
+
+# What run.json says besides the segments, and how each of it is checked: somebody may have edited the file.
+_FACTS: dict[str, Callable[[str, Any], Any]] = {
+    "agent": partial(text, empty=False),
+    "problem": partial(text, empty=False),
+    "seed": partial(whole, at_least=0),
+    "planned_episodes": partial(whole, at_least=1),
+    "optimal_value": _number,
+    "uniform_value": _number,
+    "guarantee": text,
+    "seconds": partial(real, at_least=0),
+    "versions": _versions,
+    "command": lambda name, value: kind(name, value, str),
+    "made_from": text,
+}
 
 
 @lru_cache(maxsize=64)

@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.errors import ExecutionError
+from confide.arguments import flag, shown
+from confide.errors import ExecutionError, InvalidParameter
 from confide.execution import check_backend, each
 from confide.experiments.cell import INTERRUPTED, Task, run_alone
 from confide.experiments.store import Store, key_of
@@ -42,6 +44,9 @@ def run_sweep(
     progress: Watch | None = None,
 ) -> "pyarrow.Table":
     """Run every cell of a sweep that is not in the store yet, and put all of them into one table: see `confide.compare`."""
+    flag("again", again)
+    if progress is not None and not callable(progress):
+        raise InvalidParameter(f"progress must be a function, got progress={shown(progress)}")
     kept = Store(STORE if store is None else store)
     found = run_cells(sweep.cells(), backend=backend, workers=workers, store=kept, again=again, progress=progress)
     return tidy(sweep.name, found.items())
@@ -78,7 +83,9 @@ def run_cells(
         tell()
 
     tell()
-    _run_all({key: cell for key, cell in cells.items() if key not in found}, take, backend, workers)
+    if left := {key: cell for key, cell in cells.items() if key not in found}:
+        with nullcontext() if store is None else store.in_use():
+            _run_all(left, take, backend, workers)
     return {key: found[key] for key in cells}
 
 

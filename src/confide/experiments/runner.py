@@ -6,20 +6,25 @@ import platform
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from confide.arguments import flag, kind, shown, text, whole
 from confide.audit.verify import verify
-from confide.errors import InvalidParameter
+from confide.errors import InvalidParameter, PrivacyError
 from confide.experiments.loop import Loop, Progress
 from confide.experiments.run import Run
 from confide.learning.agent import Agent, abilities_of, agent_name
-from confide.mechanisms.sources import FastSource, NoiseSource
+from confide.learning.learner import Learner
+from confide.mechanisms.sources import FastSource, NoiseSource, check_source
 from confide.mechanisms.state import StateFile
 from confide.privacy.certificate import Certificate, certify
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import Trust
+
+if TYPE_CHECKING:
+    from confide.audit.replay import Replay
 
 
 def run(
@@ -35,6 +40,7 @@ def run(
     progress: Progress | None = None,
     command: str = "",
     counts: bool | None = None,
+    audited: "Replay | None" = None,
 ) -> Run:
     """Let the agent serve `episodes` users of the problem.
 
@@ -47,7 +53,19 @@ def run(
     clients and messages under `LocalDP` with at most 10 000 episodes; where nothing can be counted (linear systems), the messages of more
     devices are drawn as their sum. All ways have the same law, except that devices draw which of a round's policies they follow, where
     crowds are served in equal shares.
+
+    The certificate of an agent whose class is not part of confide says that its code is on trust; `audited` is a replay of it
+    (`confide.audit.replay`), which the certificate then quotes.
     """
+    if state is not None:
+        kind("state", state, StateFile)
+    if counts is not None:
+        flag("counts", counts)
+    if progress is not None and not callable(progress):
+        raise InvalidParameter(f"progress must be a function, got progress={shown(progress)}")
+    text("command", command)
+    if audited is not None and audited.refuted:
+        raise PrivacyError(f"the guarantee of {agent_name(agent)} was refuted: {audited.said()[0]}")
     problem = _world(problem, features, horizon)
     total = _episodes(agent, episodes)
     world = prepare(agent, seed, source)
@@ -65,7 +83,7 @@ def run(
         optimal_value=problem.optimal_value,
         uniform_value=problem.uniform_value,
         guarantee=str(agent.guarantee),
-        certificate=_certificate(agent, counted=loop.counted, crowd=loop.crowd),
+        certificate=_certificate(agent, counted=loop.counted, crowd=loop.crowd, audited=audited),
         seconds=before + time.monotonic() - started,
         versions=versions(),
         command=command,
@@ -79,7 +97,7 @@ def _world(problem: Any, features: Callable[[Any], Any] | None, horizon: int | N
         from confide.problems.gym import GymProblem
 
         return GymProblem(problem, features, horizon)
-    if not hasattr(problem, "sample"):
+    if isinstance(problem, type) or not all(hasattr(problem, member) for member in ("sample", "name", "horizon")):
         raise InvalidParameter(f"{type(problem).__name__} is not a problem; a Gymnasium environment needs features and a horizon")
     return problem
 
@@ -94,12 +112,12 @@ def _episodes(agent: Any, episodes: int | None) -> int:
     if most is None:
         raise InvalidParameter(f"{agent_name(agent)} does not say how many episodes it serves: give episodes=")
     total = most if episodes is None else episodes
-    if not 1 <= total <= most:
+    if not 1 <= whole("episodes", total) <= most:
         raise InvalidParameter(f"episodes must be between 1 and the agent's {most}, got episodes={episodes}")
     return int(total)
 
 
-def _certificate(agent: Any, *, counted: bool, crowd: bool) -> Certificate | None:
+def _certificate(agent: Any, *, counted: bool, crowd: bool, audited: "Replay | None") -> Certificate | None:
     if not abilities_of(agent).mechanisms:
         return None
     simulated = []
@@ -108,15 +126,35 @@ def _certificate(agent: Any, *, counted: bool, crowd: bool) -> Certificate | Non
     if crowd or (counted and agent.guarantee.trust is Trust.LOCAL):
         simulated += ["no device sent a message: the sum of their noise was drawn at once."]
     simulated = [f"Simulated: {each}" for each in simulated]
-    made = certify(agent.guarantee, agent.mechanisms(), subject=f"a run of {agent_name(agent)}", assumptions=simulated)
+    trusted = _foreign(agent)
+    checked = ["The stated loss follows from the sensitivities and the noise of the mechanisms."] if trusted else []
+    made = certify(
+        agent.guarantee,
+        agent.mechanisms(),
+        subject=f"a run of {agent_name(agent)}",
+        assumptions=simulated,
+        checked=[*checked, *(audited.said() if audited else [])],
+        on_trust=[
+            f"{name} is not part of confide: that its policies, batch sizes, questions, memory and messages depend on users only "
+            f"through these mechanisms. `confide audit {name}` tests it by replay."
+            for name in trusted
+        ],
+    )
     verify(made)
     return made
 
 
+def _foreign(agent: Any) -> list[str]:
+    """The classes of an agent and of its algorithm that are not the library's."""
+    kinds = [type(agent)] + ([type(agent.algorithm)] if isinstance(agent, Learner) else [])
+    return [f"{kind.__module__}:{kind.__qualname__}" for kind in kinds if kind.__module__.partition(".")[0] != "confide"]
+
+
 def prepare(agent: Any, seed: int, source: NoiseSource | None = None) -> np.random.SeedSequence:
     """Give the agent its randomness and its noise, unless it has them; the seed of the world."""
-    if seed < 0:
-        raise InvalidParameter(f"seed must not be negative, got seed={seed}")
+    whole("seed", seed, at_least=0)
+    if source is not None:
+        check_source(source, "source")
     world, agent_seed, noise_seed = np.random.SeedSequence(seed).spawn(3)
     if abilities_of(agent).noise:
         if getattr(agent, "rng", None) is None:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from confide._durable import make_folder, output, sync
 from confide.agents.catalogue import make_agent, takes_privacy
+from confide.arguments import whole
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.experiments.loop import Progress
 from confide.experiments.run import Run
@@ -17,6 +19,8 @@ from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
 from confide.privacy.guarantee import SLACK
 from confide.privacy.request import NoPrivacy, Request
+
+_NOT_OPTIONS = ("name", "problem", "episodes", "privacy")  # what `make_agent` is given by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +75,7 @@ class RunSpec:
     counts: bool | None = None  # see `confide.run`
 
     def __post_init__(self) -> None:
-        if self.episodes < 1:
-            raise InvalidParameter(f"episodes must be at least 1, got episodes={self.episodes}")
+        whole("episodes", self.episodes, at_least=1)
 
     @property
     def title(self) -> str:
@@ -106,6 +109,9 @@ class RunSpec:
     def make(self, problem: Any) -> Any:
         """The agent, named after everything that was chosen for it: a run's label has its name."""
         options = {name: value.value if isinstance(value, Named) else value for name, value in self.options}
+        for name in options:
+            if name in _NOT_OPTIONS:
+                raise InvalidParameter(f"{self.agent} has no option {name}")
         agent = make_agent(self.agent, problem, episodes=self.episodes, privacy=self.privacy, **options)
         agent.name = self.title
         return agent
@@ -132,6 +138,11 @@ def run_seeds(
     for seed in seeds:
         agent = spec.ready(problem, seed)
         folder = None if out is None else out / spec.label / f"seed-{seed}"
+        state = (
+            None
+            if out is None or not abilities_of(agent).saves
+            else StateFile(private_folder(out) / f"{spec.label}-seed-{seed}.state")
+        )
         if folder is not None and (folder / "run.json").exists():
             done = Run.load(folder)
             expected = run_label(agent, problem, spec.episodes, seed, counts=spec.counts)
@@ -140,13 +151,12 @@ def run_seeds(
                     f"{folder} contains another run ({done.made_from}), not this one ({expected}): use another --out"
                 )
             if done.complete:
+                with output(folder):  # cleans up after a process that was killed when it had saved the result
+                    pass
+                if state is not None:
+                    state.remove()
                 yield done
                 continue
-        state = (
-            None
-            if out is None or not abilities_of(agent).saves
-            else StateFile(private_folder(out) / f"{spec.label}-seed-{seed}.state")
-        )
         shown = progress(seed) if progress else None
         result = run(
             agent,
@@ -161,7 +171,7 @@ def run_seeds(
         if folder is not None:
             result.save(folder)
         if state is not None and result.complete:
-            state.remove()  # only now: a state that is gone before its result is saved would draw the noise again
+            state.remove()  # only now that the result is on the disk: without state and result the noise would be drawn again
         yield result
         if not result.complete:
             return
@@ -172,7 +182,10 @@ def run_seeds(
 def private_folder(out: Path) -> Path:
     """Beside the results, never among them: states are PRIVATE, results are meant to be published."""
     folder = out.resolve().with_name(out.resolve().name + ".private")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not folder.exists():
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        sync(folder.parent)
     return folder
 
 

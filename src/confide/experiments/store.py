@@ -1,14 +1,20 @@
 """A store of results by their inputs: nothing is computed twice, and interrupted sweeps resume."""
 
+import fcntl
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from confide import arguments
 from confide._digest import digest
+from confide._durable import LOCK, clean, make_folder, replace
 from confide.agents.catalogue import AGENTS
+from confide.errors import InvalidParameter
 from confide.experiments.own_code import own_code
 from confide.experiments.runner import versions
 from confide.experiments.sweep import Cell, ProblemChoice, stamp, world
@@ -27,7 +33,7 @@ class Store:
     """A folder of results, one file each, named after everything that decides it (`key_of`). A file is whole or not there."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(arguments.path("store", folder))
 
     def get(self, key: str) -> dict[str, Any] | None:
         """What is there under this key; a file that was damaged, or is of another format, is as good as none."""
@@ -39,10 +45,26 @@ class Store:
 
     def put(self, key: str, result: dict[str, Any]) -> None:
         path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = path.with_suffix(f".{os.getpid()}.tmp")
-        scratch.write_text(json.dumps({"format": FORMAT, "key": key, **result}, allow_nan=False), encoding="utf-8")
-        scratch.replace(path)
+        make_folder(path.parent)
+        replace(path, json.dumps({"format": FORMAT, "key": key, **result}, allow_nan=False).encode())
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Check before the work begins that it can be written to. Whoever uses it alone removes what killed processes left."""
+        try:
+            make_folder(self.folder)
+            handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            raise InvalidParameter(f"cannot write into the store {self.folder}: {error.strerror}") from None
+        try:
+            with suppress(BlockingIOError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for folder in self.folder.iterdir():
+                    clean(folder)
+            fcntl.flock(handle, fcntl.LOCK_SH)
+            yield
+        finally:
+            os.close(handle)
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}.json"

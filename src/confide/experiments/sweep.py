@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from confide.agents.catalogue import agent_class, schedule_of, takes_privacy
+from confide.arguments import choice, flag, listed, shown, text, whole
 from confide.errors import InvalidParameter
 from confide.experiments.spec import RunSpec, written
 from confide.learning.arguments import CALIBRATIONS, check_choices
@@ -15,6 +16,7 @@ from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
 from confide.problems.catalogue import PROBLEMS, make
 
 DELTA = 1e-5
+SEEDS = 10_000  # runs of one cell
 PROMISES: dict[str, Any] = {"joint": JointDP, "local": LocalDP}
 
 
@@ -125,9 +127,10 @@ class Sweep:
     def __post_init__(self) -> None:
         for key in ("agents", "problems", "epsilons"):
             if isinstance(getattr(self, key), str | Mapping) or not isinstance(getattr(self, key), Sequence):
-                raise InvalidParameter(f"{key} must be a list, got {key}={getattr(self, key)!r}")
-        if self.trust not in PROMISES:
-            raise InvalidParameter(f"trust must be {' or '.join(PROMISES)}, got trust={self.trust!r}")
+                raise InvalidParameter(f"{key} must be a list, got {key}={shown(getattr(self, key))}")
+        choice("trust", self.trust, PROMISES)
+        flag("no_privacy", self.no_privacy)
+        text("name", self.name)
         if not self.agents or not self.problems:
             raise InvalidParameter("a sweep needs at least one agent and one problem")
         if not self.epsilons and not self.no_privacy:
@@ -143,7 +146,7 @@ class Sweep:
             twice = [title for i, title in enumerate(said) if title in said[:i]]
             if twice:
                 raise InvalidParameter(f"{name} must be different, got {twice[0]} twice")
-        self.promises, self.all_seeds, _whole("episodes", self.episodes, 1)
+        self.promises, self.all_seeds, whole("episodes", self.episodes, at_least=1)
 
     @property
     def promises(self) -> tuple[Request, ...]:
@@ -153,11 +156,11 @@ class Sweep:
     @property
     def all_seeds(self) -> tuple[int, ...]:
         if not isinstance(self.seeds, int | str):
-            found = tuple(_whole("seeds", seed, 0) for seed in self.seeds)
+            found = tuple(whole("seeds", seed, at_least=0) for seed in listed("seeds", self.seeds, object))
             if len(set(found)) < len(found) or not found:
                 raise InvalidParameter(f"seeds must be different, and at least one, got seeds={list(found)}")
             return found
-        return tuple(range(_whole("seeds", self.seeds, 1)))
+        return tuple(range(whole("seeds", self.seeds, at_least=1, at_most=SEEDS)))
 
     def cells(self) -> Iterator[Cell]:
         """Problems outside, so that what belongs together is done together."""
@@ -180,14 +183,14 @@ def agent_choice(given: str | Mapping[str, Any]) -> AgentChoice:
         agent_class(given)  # an unknown name is said here
         return AgentChoice(given)
     if not isinstance(given, Mapping) or not isinstance(given.get("agent"), str):
-        raise InvalidParameter(f"an agent is a name, or a table with the key agent, got {given!r}")
+        raise InvalidParameter(f"an agent is a name, or a table with the key agent, got {shown(given)}")
     options = {key: value for key, value in given.items() if key != "agent"}
     accepted = agent_options(given["agent"])
     for key, value in options.items():
         if key not in accepted:
             raise InvalidParameter(f"{given['agent']} has no option {key}{nearest(key, accepted)}")
         if not isinstance(value, str | int | float | bool):
-            raise InvalidParameter(f"{key} must be a text or a number, got {key}={value!r}")
+            raise InvalidParameter(f"{key} must be a text or a number, got {key}={shown(value)}")
         _check_option(key, value)
     return AgentChoice(given["agent"], tuple(options.items()))
 
@@ -200,7 +203,7 @@ def _check_option(key: str, value: Any) -> None:
         )
     if key in ("bonus_scale", "failure"):
         if isinstance(value, bool | str):
-            raise InvalidParameter(f"{key} must be a number, got {key}={value!r}")
+            raise InvalidParameter(f"{key} must be a number, got {key}={shown(value)}")
         check_choices("tight", value if key == "bonus_scale" else None, value if key == "failure" else 0.1)
     if key == "schedule":
         if not isinstance(value, str | int) or isinstance(value, bool):
@@ -220,13 +223,13 @@ def problem_choice(given: str | Mapping[str, Any]) -> ProblemChoice:
     if isinstance(given, str):
         return ProblemChoice(given)
     if not isinstance(given, Mapping) or not isinstance(given.get("problem"), str):
-        raise InvalidParameter(f"a problem is a name, or a table with the key problem, got {given!r}")
+        raise InvalidParameter(f"a problem is a name, or a table with the key problem, got {shown(given)}")
     for key in given:
         if key not in ("problem", "seed", "horizon"):
             raise InvalidParameter(f"a problem has no option {key}{nearest(key, ('problem', 'seed', 'horizon'))}")
     horizon = given.get("horizon")
-    seed = _whole("seed", given.get("seed", 0), 0)
-    return ProblemChoice(given["problem"], seed, None if horizon is None else _whole("horizon", horizon, 1))
+    seed = whole("seed", given.get("seed", 0), at_least=0)
+    return ProblemChoice(given["problem"], seed, None if horizon is None else whole("horizon", horizon, at_least=1))
 
 
 def nearest(word: str, words: Sequence[str]) -> str:
@@ -234,11 +237,3 @@ def nearest(word: str, words: Sequence[str]) -> str:
 
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     return f"; did you mean {near[0]}?" if near else f"; choose one of {', '.join(words)}" if words else ""
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidParameter(f"{name} must be a whole number, at least {least}, got {name}={value!r}")
-    if value > 10**15:
-        raise InvalidParameter(f"{name} must be at most 1e15, got {name}={value}")
-    return value

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from confide import arguments
 from confide.errors import ConfideError, InvalidParameter
 from confide.experiments.sweep import Sweep, agent_choice, nearest, problem_choice
 
@@ -25,9 +26,9 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 def read_sweep(path: str | Path) -> Sweep:
-    source = Path(path)
+    source = Path(arguments.path("sweep", path))
     try:
-        text = source.read_text(encoding="utf-8-sig")
+        text = arguments.read_text(source)
     except UnicodeDecodeError:
         raise InvalidParameter(f"{source} is not a text in UTF-8") from None
     return parse_sweep(text, source.name, default_name=source.stem)

@@ -1,5 +1,6 @@
 """The results of a sweep as one tidy table: a row per run and checkpoint; a run that failed is one row that says why."""
 
+import io
 import json
 import math
 from collections.abc import Iterable
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from confide._durable import make_folder, replace
 from confide.errors import InvalidParameter
 from confide.experiments.group import Array, Group, told_apart
 
@@ -77,8 +79,10 @@ def write_table(table: "pyarrow.Table", path: str | Path) -> Path:
     import pyarrow.parquet as pq
 
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, target, compression="zstd")
+    written = io.BytesIO()
+    pq.write_table(table, written, compression="zstd")
+    make_folder(target.parent)
+    replace(target, written.getvalue())
     return target
 
 

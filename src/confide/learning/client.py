@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
+from confide.arguments import has, kind
 from confide.errors import ConfideError, InvalidParameter, PrivacyError, StateError
-from confide.mechanisms.sources import NoiseSource, SecureSource
+from confide.mechanisms.sources import NoiseSource, SecureSource, check_source
 from confide.mechanisms.state import StateFile, pack, unpack
 from confide.policy import Policy
 from confide.privacy.bounded import Bounded, Released
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss
-from confide.privacy.request import Request
+from confide.privacy.request import Request, requested
 from confide.privatizers.message import Channel, open_channel
 from confide.privatizers.wire import decode_release
 from confide.trajectory import Trajectories
@@ -45,7 +46,13 @@ class LocalClient:
         channel: Channel | None = None,
         store: StateFile | str | Path | None = None,
     ) -> None:
-        self._source = SecureSource() if noise is None else noise
+        self._source = SecureSource() if noise is None else check_source(noise)
+        has("algorithm", algorithm, ("bound", "plan"), "an algorithm: agent.algorithm")
+        requested(privacy)
+        if channel is not None:
+            kind("channel", channel, Channel)
+        if store is not None:
+            kind("store", store, StateFile, str, Path)
         self._algorithm = algorithm
         self._channel = channel or open_channel(algorithm.bound, privacy, source=self._source, loss=loss)
         if self._channel.guarantee.request != privacy or self._channel.bound != algorithm.bound:

@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from confide._digest import digest
+from confide.arguments import kind
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
 from confide.learning.agent import Abilities, Batch
 from confide.learning.arguments import check_asked
 from confide.learning.client import LocalClient
 from confide.mechanisms.counters import Factorisation
-from confide.mechanisms.sources import NoiseSource, SecureSource
+from confide.mechanisms.sources import NoiseSource, SecureSource, check_source
 from confide.mechanisms.state import StateFile, pack, unpack
 from confide.policy import Policy
 from confide.privacy.bounded import Bound, Bounded, Memory, NoiseLevel, Released
@@ -112,7 +113,10 @@ class Learner:
     abilities = Abilities(counts=True, noise=True, mechanisms=True, saves=True, devices=True, levels=True)
 
     def __init__(self, calibration: Calibration, *, privacy: Request, noise: NoiseSource | None = None) -> None:
+        kind("calibration", calibration, Calibration)
         check_asked(calibration.schedule.users, privacy)
+        if noise is not None:
+            check_source(noise)
         self.calibration, self.privacy, self.noise = calibration, privacy, noise
         self.rng: np.random.Generator | None = None
         self._made: Privatizer | None = None
@@ -316,7 +320,7 @@ class Learner:
         """What everybody plans from the last release. Public."""
         if self._round is None:
             planned = self.algorithm.plan(self.released())
-            if planned.size is not None and isinstance(self._privatizer, RoundsPrivatizer):
+            if planned.size is not None and isinstance(self._privatizer, RoundsPrivatizer) and self.users < self.episodes:
                 self._privatizer.open(*planned.size)
             self._round = planned
         return self._round

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from confide.arguments import has, whole
 from confide.errors import InvalidParameter
 from confide.learning.agent import Abilities, Batch
 from confide.planners.backward_induction import optimal
@@ -18,8 +19,7 @@ class _FixedPolicy:
     abilities = Abilities(counts=True, ignores_data=True, saves=True)
 
     def __init__(self, policy: Policy, episodes: int, name: str) -> None:
-        if episodes < 1:
-            raise InvalidParameter(f"episodes must be at least 1, got episodes={episodes}")
+        whole("episodes", episodes, at_least=1)
         self.episodes, self.name = episodes, name
         self.guarantee = no_guarantee(episodes)
         self._policy, self._left = policy, episodes
@@ -44,7 +44,7 @@ class Uniform(_FixedPolicy):
         if hasattr(public, "inputs"):
             policy: Policy = LinearPolicy(np.zeros((public.horizon, public.inputs, public.states)))
         elif not hasattr(public, "states"):  # a world that is played step by step
-            policy = RandomPolicy(public.actions)
+            policy = RandomPolicy(has("public", public, ("actions",), "what agents know of a problem: problem.public").actions)
         else:
             policy = uniform_policy(public.horizon, public.states, public.actions)
         super().__init__(policy, episodes, "uniform")
@@ -54,6 +54,7 @@ class Oracle(_FixedPolicy):
     """Plays the optimal policy: made from the problem itself, not from its public part."""
 
     def __init__(self, problem: Any, *, episodes: int) -> None:
+        has("problem", problem, ("optimal_policy",), "a problem whose optimal policy is known")
         super().__init__(problem.optimal_policy, episodes, "oracle")
 
 

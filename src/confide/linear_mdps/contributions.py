@@ -83,6 +83,17 @@ class NextStateRows:
         moves, rewards = (1.0, self.weight / 2) if relation == Relation.NULL else (2.0, self.weight)
         return self.row_l1 * ((self.steps - 1) * moves + self.steps * rewards) + self.size * self.grid
 
+    def contains(self, values: Array) -> bool:
+        """At each step one next state at most, and rows as long as the table's; which rows are in it the bound does not know."""
+        moves, rewards = self.unpack(values)
+        room, half = self.dimension * self.grid, self.dimension * self.grid / self.weight
+        one_place = np.count_nonzero(np.abs(moves).max(axis=1, initial=0.0), axis=1) <= 1
+        long = np.linalg.norm(moves, axis=(1, 2)) <= self.row_norm + room
+        long_l1 = np.abs(moves).sum(axis=(1, 2)) <= self.row_l1 + room
+        paid = np.linalg.norm(rewards, axis=1) <= self.row_norm / 2 + half
+        paid_l1 = np.abs(rewards).sum(axis=1) <= self.row_l1 / 2 + half
+        return bool((one_place & long & long_l1).all() and (paid & paid_l1).all())
+
     def unpack(self, values: Array) -> tuple[Array, Array]:
         """A released vector -> (sum of phi e_{s'}^T [h, i, s'], sum of phi (r - 1/2) [h, i]), the weight divided out."""
         H, S, d = self.steps, self.states, self.dimension

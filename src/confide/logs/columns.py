@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from confide.arguments import shown
 from confide.errors import InvalidParameter, LogError
 
 LARGEST_USER = 10_000_000  # kept rows: a user is held in memory as a whole, and memory is promised to be bounded
+_NAMED = 10  # columns, in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def layout_of(schema: Any, columns: Columns, where: str) -> Layout:
             problem = "there twice" if name in schema.names else "missing"
             optional = {columns.trajectory: "trajectory", columns.step: "step"}.get(name)
             hint = f'; if there is none, say {optional}=None (--{optional} "" on the command line)' if optional else ""
-            raise LogError(f"{where}: column {name!r} is {problem}, the file has {', '.join(map(repr, schema.names))}{hint}")
+            raise LogError(f"{where}: column {name!r} is {problem}, the file has {_some(schema.names)}{hint}")
     found = {name: schema.field(name).type for name in names}
     for name, kind in found.items():
         if lists and name != columns.user:
@@ -109,3 +111,9 @@ def _is_number(kind: Any) -> bool:
     from pyarrow import types
 
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind))
+
+
+def _some(names: list[str]) -> str:
+    """The first names of a file that may have a hundred thousand."""
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(map(shown, names[:_NAMED])) + more

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from confide.arguments import regular
 from confide.errors import InvalidParameter, LogError
 from confide.logs.columns import Layout
 
@@ -158,7 +159,7 @@ def _matching(path: str) -> list[str]:
 def _source(name: str) -> Source:
     """By what the file starts with, whatever it is called."""
     try:
-        with Path(name).open("rb") as file:
+        with regular(name).open("rb") as file:
             magic = file.read(6)
     except OSError as error:
         raise LogError(f"{name}: {error.strerror}") from None

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from confide.arguments import has, regular
 from confide.errors import InvalidParameter, LogError, MissingExtra
 from confide.logs.arrays import NULL, whole_numbers
 from confide.logs.columns import Columns
@@ -35,6 +36,10 @@ def from_csv(
     megabyte are, else strings.
     """
     columns = Columns(user, trajectory, step, state, reward, action, probability)
+    try:
+        regular(path)
+    except OSError as error:
+        raise LogError(f"{path}: {error.strerror}") from None
     batches = _csv_batches(str(path), columns)
     first = next(batches, None)
     if first is None:
@@ -97,7 +102,12 @@ def from_minari(dataset: Any, out: str | Path, *, user: Callable[[Any], int | st
         minari, spaces = importlib.import_module("minari"), importlib.import_module("gymnasium.spaces")
     except ImportError:
         raise MissingExtra("Minari data sets need Minari: pip install 'confide[minari]'") from None
-    data = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
+    try:
+        data = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
+    except (OSError, ValueError, LookupError, ImportError) as error:
+        raise InvalidParameter(f"dataset must be a Minari data set, or the name of one: {type(error).__name__}") from None
+    members = ("observation_space", "action_space", "episode_indices", "iterate_episodes")
+    has("dataset", data, members, "a Minari data set, or the name of one")
     if not isinstance(data.observation_space, spaces.Discrete):
         kind = type(data.observation_space).__name__
         raise InvalidParameter(

@@ -5,7 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from confide.arguments import kind, listed, whole
 from confide.errors import InvalidParameter
+from confide.policy import StochasticPolicy, TabularPolicy
+from confide.problems.finite import FiniteProblem
 from confide.trajectory import LoggedUsers
 
 ROWS = 1_000_000  # of a block
@@ -19,8 +22,12 @@ def simulate(
     Logged are states, actions, rewards and the probabilities of the actions under `policy`. The first step in a state of `end` is logged,
     and is a trajectory's last: absorbing states say nothing more.
     """
-    if users < 0 or not all(0 <= state < problem.states for state in end):
-        raise InvalidParameter("users must not be negative, and the states in end must exist")
+    kind("problem", problem, FiniteProblem)
+    kind("policy", policy, TabularPolicy, StochasticPolicy)
+    users = whole("users", users, at_least=0)
+    for state in listed("end", end, int, np.integer):
+        if not 0 <= state < problem.states:
+            raise InvalidParameter(f"end must contain states of the problem, 0..{problem.states - 1}, got {state}")
     at_once = max(1, ROWS // problem.horizon)
     weights = np.minimum(policy.probabilities(), 1.0)  # [h, s, a]
     last = np.zeros(problem.states, np.bool_)

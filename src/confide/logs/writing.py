@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from confide.errors import LogError
+from confide import arguments
+from confide.errors import InvalidParameter, LogError
 from confide.trajectory import LoggedUsers
 
 GROUP = 1 << 20  # rows of a row group
@@ -63,17 +64,22 @@ def write(path: str | Path, users: LoggedUsers | Iterable[LoggedUsers], *, lists
 
     A row group has at least so many `rows`, but the last.
     """
-    convert = as_lists if lists else as_steps
+    target = arguments.path("path", path)
+    convert = as_lists if arguments.flag("lists", lists) else as_steps
+    arguments.whole("rows", rows, at_least=1)
     blocks = [users] if isinstance(users, LoggedUsers) else users
+    if not isinstance(blocks, Iterable):
+        raise InvalidParameter(f"users must be LoggedUsers, or blocks of them, got {type(users).__name__}")
     first = 0
 
     def batches() -> Iterator[Any]:
         nonlocal first
         for block in blocks:
+            arguments.kind("users", block, LoggedUsers)
             yield convert(block, first)
             first += block.count
 
-    write_batches(path, batches(), convert(NOBODY, 0).schema, rows)
+    write_batches(target, batches(), convert(NOBODY, 0).schema, rows)
 
 
 def write_batches(path: str | Path, batches: Iterable[Any], empty: Any, rows: int = GROUP) -> None:

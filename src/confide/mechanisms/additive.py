@@ -10,11 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import has, whole
 from confide.errors import InvalidParameter
 from confide.mechanisms.precise import grid_below, snapped
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Array, Bound
-from confide.privacy.loss import GaussianDP, Loss, PureDP
+from confide.privacy.loss import GaussianDP, Loss, PureDP, lost
 from confide.privacy.request import Relation
 
 _COARSEST = 2.0**-8  # the lattice step against the scale of the noise, at most
@@ -98,9 +99,12 @@ class AdditiveNoise:
         return values if self.step is None else np.rint(values / self.step).astype(np.int64)
 
     def add(self, exact: npt.NDArray[Any], noise: NoiseSource) -> Array:
-        """exact [rows, size] -> the noisy rows, as floats."""
-        if self.distribution == "none":
-            return exact
+        """exact [rows, size] -> the noisy rows, as floats. The source of an audit reads them, and may put others in their place."""
+        noisy = exact if self.distribution == "none" else self._noisy(exact, noise)
+        instead = getattr(noise, "instead", None)
+        return noisy if instead is None else np.asarray(instead(self, exact, noisy))
+
+    def _noisy(self, exact: npt.NDArray[Any], noise: NoiseSource) -> Array:
         draw = {"gaussian": noise.gaussian, "laplace": noise.laplace, "cube": noise.cube}[self.distribution]
         if self.step is None:
             noisy: Array = draw(self.scale, exact.shape)
@@ -129,10 +133,21 @@ def cube_noise(bound: Bound, epsilon: float, relation: Relation, *, discrete: bo
     return AdditiveNoise("cube", "inf", sensitivity, 1.0, sensitivity / epsilon, step, bound.size)
 
 
+def check_bound(value: object) -> Bound:
+    """The argument `bound`, if it is one."""
+    members = ("size", "largest", "grid", "sensitivity", "l1_sensitivity")
+    found: Bound = has("bound", value, members, "a bound on contributions, such as L2Ball")
+    return found
+
+
 def additive_noise(
     bound: Bound, loss: Loss, relation: Relation, query: LinearQuery, *, discrete: bool, users: int
 ) -> AdditiveNoise:
     """The noise under which `query` on a stream of contributions within `bound` keeps `loss`."""
+    check_bound(bound)
+    has("query", query, ("integral", "coefficient", "column_norm"), "a query that is linear, such as a counter")
+    whole("users", users, at_least=1)
+    lost(loss)
     if loss == PureDP(math.inf):
         return AdditiveNoise("none", 2, bound.sensitivity(relation), query.column_norm(2), 0.0, None)
     if isinstance(loss, GaussianDP):

@@ -32,6 +32,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import erfcx, gammainc, gammaincc, gammainccinv, gammaincinv, gammaln, ndtr
 
+from confide.arguments import choice, real, whole
 from confide.errors import InvalidParameter, PrivacyError, PromiseBroken
 from confide.mechanisms.precise import grid_below, noisy, snapped, standard_normals
 from confide.mechanisms.sources import NoiseSource
@@ -78,8 +79,8 @@ class SmoothGaussian:
 
     def __post_init__(self) -> None:
         calibrations = {"tight": calibrate, "paper": paper_calibration}
-        if self.calibration not in calibrations:
-            raise InvalidParameter(f'calibration must be "tight" or "paper", got {self.calibration!r}')
+        choice("calibration", self.calibration, calibrations)
+        _require_public(self.epsilon, self.dimension, self.delta)
         object.__setattr__(self, "_constants", calibrations[self.calibration](self.epsilon, self.delta, self.dimension))
 
     @property
@@ -292,12 +293,10 @@ def _round_up(delta: float) -> float:
 
 
 def _require_public(epsilon: float, dimension: int, delta: float | None = None) -> None:
-    if not (epsilon >= 0 and math.isfinite(epsilon)):
-        raise InvalidParameter(f"epsilon must be non-negative and finite, got epsilon={epsilon}")
-    if not (isinstance(dimension, int | np.integer) and dimension >= 1):
-        raise InvalidParameter(f"dimension must be a whole number, at least 1, got dimension={dimension}")
-    if delta is not None and not 0 < delta < 1:
-        raise InvalidParameter(f"delta must be in (0, 1) for Gaussian noise, got delta={delta}")
+    real("epsilon", epsilon, at_least=0)
+    whole("dimension", dimension, at_least=1)
+    if delta is not None:
+        real("delta", delta, above=0, below=1)
 
 
 @lru_cache(maxsize=8)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import choice, generator, has, whole
 from confide.errors import InvalidParameter, MissingExtra, PrivacyError
 
 Shape = int | tuple[int, ...]
@@ -53,7 +54,7 @@ class FastSource:
     discrete = False
 
     def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
+        self._rng = generator("rng", rng)
 
     def gaussian(self, scale: float, shape: Shape) -> npt.NDArray[np.float64]:
         return self._rng.normal(0.0, scale, shape)
@@ -172,15 +173,29 @@ class SecureSource:
         return secrets.token_bytes(size)
 
 
+def check_source(value: object, name: str = "noise") -> NoiseSource:
+    """The argument, if it can draw noise."""
+    found: NoiseSource = has(
+        name, value, ("discrete", "gaussian", "laplace", "fork", "token"), "a source of noise, as noise_source makes"
+    )
+    return found
+
+
+def _seeded(seed: object) -> np.random.Generator:
+    """NumPy's generator from a seed of any kind that it takes: a whole number, a seed sequence, a generator, or None."""
+    if seed is None or isinstance(seed, np.random.SeedSequence | np.random.Generator):
+        return np.random.default_rng(seed)
+    return np.random.default_rng(whole("seed", seed, at_least=0))
+
+
 def noise_source(name: str, seed: "int | np.random.SeedSequence | np.random.Generator | None" = None) -> NoiseSource:
     """`fast` (with a seed, a seed sequence or a generator) or `secure` (which refuses one)."""
-    if name == "fast":
-        return FastSource(np.random.default_rng(seed))
-    if name == "secure":
+    if choice("name", name, ("fast", "secure")) == "fast":
+        return FastSource(_seeded(seed))
+    else:
         if seed is not None:
             raise InvalidParameter("the secure source has no seed: noise that can be reproduced can be subtracted")
         return SecureSource()
-    raise InvalidParameter(f'the noise source must be "fast" or "secure", got {name!r}')
 
 
 @lru_cache(maxsize=64)

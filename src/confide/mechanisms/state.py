@@ -9,8 +9,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
-import secrets
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from confide import arguments
+from confide._durable import leftovers, replace
 from confide.errors import StateError
 
 _MAGIC = b"confide-state\n"
@@ -55,6 +55,7 @@ def pack(kind: str, generation: int, facts: dict[str, Any], arrays: dict[str, np
 
 def unpack(data: bytes, kind: str, *, released: int) -> State:
     """The state in `data`; refused if it is damaged, of another kind or format, or older than generation `released`."""
+    arguments.whole("released", released, at_least=0)
     header, body = _open(data)
     if header["kind"] != kind:
         raise StateError(f"the state is of a {header['kind']}, expected a {kind}")
@@ -74,6 +75,9 @@ def unpack(data: bytes, kind: str, *, released: int) -> State:
 
 
 def _open(data: bytes) -> tuple[dict[str, Any], bytes]:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise StateError(f"data must be the bytes of a state, got {type(data).__name__}")
+    data = bytes(data)
     content, digest = data[:-32], data[-32:]
     if not content.startswith(_MAGIC):
         raise StateError("this is not a confide state")
@@ -98,7 +102,7 @@ class StateFile:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = Path(arguments.path("path", path))
         self._mark = self.path.with_name(self.path.name + ".generation")
         self._newest = 0  # that this object has read or written
 
@@ -115,8 +119,8 @@ class StateFile:
                 )
             for leftover in self._leftovers():
                 leftover.unlink(missing_ok=True)
-            _replace(self.path, data)
-            _replace(self._mark, str(generation).encode())
+            replace(self.path, data, mode=0o600)
+            replace(self._mark, str(generation).encode(), mode=0o600)
             self._newest = generation
 
     def read(self) -> bytes:
@@ -139,8 +143,7 @@ class StateFile:
 
     def _leftovers(self) -> list[Path]:
         """Of a writer that was killed; under the lock nobody else is writing."""
-        named = re.compile(re.escape(self.path.name) + r"(\.generation)?\.[0-9a-f]{16}\.part")
-        return [path for path in self.path.parent.iterdir() if named.fullmatch(path.name)]
+        return leftovers(self.path.parent, self.path.name, self._mark.name)
 
     def generation(self) -> int:
         """The newest generation that was written, and so may have been released; 0 if there is none."""
@@ -166,23 +169,3 @@ class StateFile:
             yield
         finally:
             os.close(handle)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write, sync, rename, sync the folder: after a crash the file is either the old one or the new one, whole."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import whole
+from confide.errors import InvalidParameter
 from confide.privacy.bounded import Array
 
 
@@ -21,6 +23,10 @@ def svec_size(dimension: int) -> int:
 
 def svec(matrices: Array) -> Array:
     """[..., d, d] symmetric -> [..., d(d+1)/2]. Reads the upper triangle."""
+    if not isinstance(matrices, np.ndarray) or matrices.ndim < 2 or matrices.shape[-1] != matrices.shape[-2]:
+        raise InvalidParameter(
+            f"matrices must be an array of shape (..., d, d), got {getattr(matrices, 'shape', type(matrices))}"
+        )
     rows, columns, weights = _layout(matrices.shape[-1])
     result: Array = matrices[..., rows, columns] * weights
     return result
@@ -28,6 +34,9 @@ def svec(matrices: Array) -> Array:
 
 def smat(vectors: Array, dimension: int) -> Array:
     """[..., d(d+1)/2] -> [..., d, d] symmetric: the inverse of svec."""
+    size = svec_size(whole("dimension", dimension, at_least=1))
+    if not isinstance(vectors, np.ndarray) or vectors.ndim < 1 or vectors.shape[-1] != size:
+        raise InvalidParameter(f"vectors must be an array of shape (..., {size}), got {getattr(vectors, 'shape', type(vectors))}")
     rows, columns, weights = _layout(dimension)
     result = np.empty((*vectors.shape[:-1], dimension, dimension))
     entries = vectors / weights

@@ -8,7 +8,7 @@ import numpy as np
 
 from confide.errors import InvalidParameter
 from confide.mixtures.code_features import Codes
-from confide.privacy.bounded import Bounded, grid_for
+from confide.privacy.bounded import Array, Bounded, grid_for
 from confide.privacy.request import Relation
 from confide.statistics.transitions import valid_transitions
 from confide.trajectory import Trajectories, TransitionCounts
@@ -60,6 +60,12 @@ class TableRows:
 
     def l1_sensitivity(self, relation: Relation) -> float:  # noqa: ARG002 - the same for both
         return self.steps * self.spread + self.size * self.grid
+
+    def contains(self, values: Array) -> bool:
+        """Each row at most sqrt(2), and in L1 `spread`, from zero; which rows are in the table the bound does not know."""
+        rows, room = values.reshape(self.steps, self.dimension), self.dimension * self.grid
+        far = np.linalg.norm(rows, axis=1) <= math.sqrt(2) + room
+        return bool((far & (np.abs(rows).sum(axis=1) <= self.spread + room)).all())
 
 
 class TransitionSums:

@@ -95,6 +95,9 @@ class StackedRows:
     def l1_sensitivity(self, relation: Relation) -> float:
         return self.first.l1_sensitivity(relation) + self.weight * self.second.l1_sensitivity(relation)
 
+    def contains(self, values: Array) -> bool:
+        return all(part.contains(own) for part, own in zip((self.first, self.second), self.split(values), strict=True))
+
     def contribution(self, first: Bounded, second: Bounded) -> Bounded:
         """Both parts of the same users, each clipped by its own bound."""
         if first.bound != self.first or second.bound != self.second or first.users != second.users:

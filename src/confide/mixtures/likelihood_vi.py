@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
-from confide.learning.arguments import check_choices, choose_schedule
+from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.code_contributions import TableRows, TransitionSums
@@ -120,7 +120,8 @@ class LikelihoodVI(Learner):
         noise: NoiseSource | None = None,
     ) -> None:
         known_mixture(public, "LikelihoodVI")
-        if calibration != "tight":
+        check_asked(episodes, privacy)
+        if not isinstance(calibration, str) or calibration != "tight":
             raise InvalidParameter(f'LikelihoodVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
         check_choices(calibration, bonus_scale)
         spread = 0.35 if bonus_scale is None else bonus_scale

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from confide.errors import InvalidParameter
+from confide.arguments import real
 from confide.learning.learner import Description, Learner, Round
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.linopt_vi import Choices, Knowledge, Regressions
@@ -95,8 +95,8 @@ class LinOptPO(Learner):
         noise: NoiseSource | None = None,
         regularizer: MakeRegularizer | None = None,
     ) -> None:
-        if step is not None and not 0 < step < math.inf:
-            raise InvalidParameter(f"step must be positive and finite, got step={step}")
+        if step is not None:
+            real("step", step, above=0)
 
         def policy_optimisation(regressions: Regressions, schedule: Schedule) -> OptimisticPolicyOptimisation:
             if calibration == "tight":

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
-from confide.privacy.bounded import Bounded, grid_for
+from confide.privacy.bounded import Array, Bounded, grid_for
 from confide.privacy.request import Relation
 from confide.statistics.transitions import valid_transitions
 from confide.trajectory import Trajectories, TransitionCounts
@@ -49,6 +49,9 @@ class Answers:
 
     def l1_sensitivity(self, relation: Relation) -> float:
         return self.questions * (0.5 if relation == Relation.NULL else 1.0)
+
+    def contains(self, values: Array) -> bool:
+        return bool(np.isin(values, (-0.5, 0.0, 0.5)).all())
 
 
 class AnswerSums:

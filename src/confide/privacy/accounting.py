@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
+from confide.arguments import real
 from confide.errors import InvalidParameter
 
 _SMALL = 1e-5
@@ -22,10 +23,10 @@ _SQRT_2PI = math.sqrt(2 * math.pi)
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """The smallest delta for which mu-GDP implies (epsilon, delta)-DP."""
-    if not epsilon >= 0:
-        raise InvalidParameter(f"epsilon must be non-negative, got epsilon={epsilon}")
-    if not mu >= 0:
-        raise InvalidParameter(f"mu must be non-negative, got mu={mu}")
+    return _delta(real("epsilon", epsilon, at_least=0, finite=False), real("mu", mu, at_least=0, finite=False))
+
+
+def _delta(epsilon: float, mu: float) -> float:
     if mu == 0 or epsilon == math.inf:
         return 0.0
     if mu == math.inf:
@@ -45,32 +46,34 @@ def _delta_upper(epsilon: float, mu: float) -> float:
     """gaussian_delta, and what rounding may have taken off it."""
     a = mu / 2 - epsilon / mu
     if mu < _SMALL:
-        size, rounding = gaussian_delta(epsilon, mu), 1e-9
+        size, rounding = _delta(epsilon, mu), 1e-9
     elif a <= 0:
         size, rounding = math.exp(-a * a / 2) / _SQRT_2PI * _mills(-a), 1e-15
     else:
         size, rounding = min(1.0, mu), 1e-15
-    return gaussian_delta(epsilon, mu) + rounding * size
+    return _delta(epsilon, mu) + rounding * size
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """The largest mu for which mu-GDP implies (epsilon, delta)-DP."""
+    if real("delta", delta, at_least=0, below=1) == 0:
+        raise InvalidParameter("delta must be in (0, 1) for Gaussian noise, got delta=0; delta=0 needs Laplace noise")
+    return _mu(real("epsilon", epsilon, at_least=0), float(delta))
 
 
 @lru_cache(maxsize=4096)
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest mu for which mu-GDP implies (epsilon, delta)-DP."""
-    if not (epsilon >= 0 and math.isfinite(epsilon)):
-        raise InvalidParameter(f"epsilon must be non-negative and finite, got epsilon={epsilon}")
-    if not 0 < delta < 1:
-        raise InvalidParameter(f"delta must be in (0, 1) for Gaussian noise, got delta={delta}; delta=0 needs Laplace noise")
+def _mu(epsilon: float, delta: float) -> float:
     low, _ = _bisect(lambda mu: _delta_upper(epsilon, mu) > delta, 1e-300, 1e10)
     return low
 
 
-@lru_cache(maxsize=4096)
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The smallest epsilon for which mu-GDP implies (epsilon, delta)-DP."""
-    if not 0 <= delta < 1:
-        raise InvalidParameter(f"delta must be in [0, 1), got delta={delta}")
-    if not mu >= 0:
-        raise InvalidParameter(f"mu must be non-negative, got mu={mu}")
+    return _epsilon(real("mu", mu, at_least=0, finite=False), real("delta", delta, at_least=0, below=1))
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(mu: float, delta: float) -> float:
     if mu == 0:
         return 0.0
     if delta == 0 or mu == math.inf:

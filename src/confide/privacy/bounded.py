@@ -13,10 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import real, whole
 from confide.errors import InvalidParameter
 from confide.privacy import _kernels
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.request import Relation
+from confide.privacy.request import Relation, parse_relation
 
 Array = npt.NDArray[np.float64]
 Memory = Mapping[str, npt.NDArray[Any]]  # what planning keeps from one release to the next, by name. Public
@@ -47,13 +48,20 @@ class Bound(Protocol):
     def l1_sensitivity(self, relation: Relation) -> float:
         """The largest L1 distance between two neighbouring contributions."""
 
+    def contains(self, values: Array) -> bool:
+        """Whether one user's contribution [size] is in the set, up to rounding: what no clip of this bound could yield is not.
+
+        Where the set depends on a public table that the bound does not hold, only what the bound knows of it is checked.
+        """
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounded:
     """The clipped contributions of `users` users, added up. PRIVATE.
 
     Every value is a whole multiple of the bound's grid, so that sums are exact in whatever order they are taken (up to 2^29 users), and
-    the sensitivity of a sum is that of one contribution in floating point, too.
+    the sensitivity of a sum is that of one contribution in floating point, too. A single user's values are checked against the bound's
+    set; of a sum of many users only the largest value can be.
     """
 
     values: Array = field(repr=False)
@@ -73,6 +81,8 @@ class Bounded:
             )
         if largest > self.users * self.bound.largest * (1 + 1e-6):
             raise InvalidParameter(f"the values are too large for {self.users} users who were clipped by the bound")
+        if self.users == 1 and not self.bound.contains(values):  # only code that forgot to clip gets here, whatever the data are
+            raise InvalidParameter("a user's contribution must come from the bound that clips it: it is not in the bound's set")
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "users", int(self.users))
@@ -85,10 +95,13 @@ class Bounded:
 
 @dataclass(frozen=True, slots=True)
 class NoiseLevel:
-    """The noise in a release: independent over the coordinates, each with this standard deviation. Public."""
+    """The noise in a release: uncorrelated over the coordinates, each with this standard deviation. Public.
+
+    Gaussian and Laplace noise is independent; the coordinates of K-norm noise share a radius.
+    """
 
     std: float
-    distribution: str  # gaussian | laplace | none
+    distribution: str  # gaussian | laplace | cube | none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,10 +128,9 @@ class L2Ball:
     size: int
 
     def __post_init__(self) -> None:
-        if not 1e-100 < self.radius < 1e100:
+        if not 1e-100 < real("radius", self.radius) < 1e100:
             raise InvalidParameter(f"radius must be positive and finite, got radius={self.radius}")
-        if not isinstance(self.size, int) or self.size < 1:
-            raise InvalidParameter(f"size must be a whole number, at least 1, got size={self.size}")
+        whole("size", self.size, at_least=1)
 
     @property
     def largest(self) -> float:
@@ -133,10 +145,13 @@ class L2Ball:
         return grid_for(self.radius)
 
     def sensitivity(self, relation: Relation) -> float:
-        return self.radius * (1 if relation == Relation.NULL else 2)
+        return self.radius * (1 if parse_relation(relation) == Relation.NULL else 2)
 
     def l1_sensitivity(self, relation: Relation) -> float:
         return math.sqrt(self.size) * self.sensitivity(relation)
+
+    def contains(self, values: Array) -> bool:
+        return float(np.linalg.norm(values)) <= self.radius * (1 + 1e-12)
 
     def clip(self, values: Array) -> Bounded:
         """One user's vector, scaled into the ball; anything that is not finite contributes zero."""

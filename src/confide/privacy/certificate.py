@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from confide._durable import replace
+from confide.arguments import kind, listed, read_text, text
 from confide.errors import CertificateError, InvalidParameter
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import ApproxDP, GaussianDP, Loss, PureDP
@@ -55,14 +57,19 @@ class Certificate:
         return float(self.document["promise"]["delta"])
 
     def save(self, path: str | Path) -> None:
-        Path(path).write_text(json.dumps(self.document, indent=2, allow_nan=False) + "\n")
+        replace(Path(path), (json.dumps(self.document, indent=2, allow_nan=False) + "\n").encode())
 
     @classmethod
     def load(cls, path: str | Path) -> "Certificate":
         """The certificate in a file, valid under the schema; `confide.audit.verify` checks its arithmetic."""
         try:
-            text = Path(path).read_text()
-            document = json.loads(text, parse_constant=_refuse, parse_float=_finite_float, object_pairs_hook=_unique)
+            document = json.loads(
+                read_text(path),
+                parse_constant=_refuse,
+                parse_float=_finite_float,
+                parse_int=_tame_int,
+                object_pairs_hook=_unique,
+            )
         except OSError as error:
             raise CertificateError(f"cannot read {path}: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
@@ -72,11 +79,23 @@ class Certificate:
 
 
 def certify(
-    guarantee: Guarantee, mechanisms: Sequence[Mechanism], *, subject: str = "", assumptions: Sequence[str] = ()
+    guarantee: Guarantee,
+    mechanisms: Sequence[Mechanism],
+    *,
+    subject: str = "",
+    assumptions: Sequence[str] = (),
+    checked: Sequence[str] = (),
+    on_trust: Sequence[str] = (),
 ) -> Certificate:
-    """The certificate of a guarantee; `assumptions` come on top of the ones that every guarantee of its kind has."""
+    """The certificate of a guarantee; `assumptions` come on top of the ones that every guarantee of its kind has.
+
+    `on_trust` is what nobody can recompute from the numbers: code that is not part of confide; `checked` is what was tested of it.
+    """
     import confide
 
+    kind("guarantee", guarantee, Guarantee)
+    text("subject", subject)
+    mechanisms, assumptions = listed("mechanisms", mechanisms, Mechanism), listed("assumptions", assumptions, str)
     if guarantee.times > 1:
         raise InvalidParameter("a certificate states the guarantee for one participation: certify the guarantee with times=1")
     request = guarantee.request
@@ -107,6 +126,7 @@ def certify(
             *_simulations(mechanisms, assumptions),
         ],
     }
+    document |= {name: list(said) for name, said in (("checked", checked), ("on_trust", on_trust)) if said}
     check_schema(document)
     return Certificate(document)
 
@@ -155,7 +175,7 @@ def check_schema(document: Any) -> None:
 
 def schema() -> Json:
     """The published JSON Schema of certificates."""
-    loaded: Json = json.loads(Path(__file__).with_name("certificate.schema.json").read_text())
+    loaded: Json = json.loads(Path(__file__).with_name("certificate.schema.json").read_text(encoding="utf-8"))
     return loaded
 
 
@@ -199,6 +219,10 @@ def _refuse(name: str) -> float:
 def _finite_float(text: str) -> float:
     value = float(text)
     return value if math.isfinite(value) else _refuse(text)
+
+
+def _tame_int(text: str) -> int:
+    return int(text) if len(text) < 20 else int(_refuse(f"{text[:20]}..."))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Json:

@@ -3,9 +3,10 @@
 import math
 from dataclasses import dataclass, replace
 
-from confide.errors import InvalidParameter, PromiseBroken
-from confide.privacy.loss import NO_PRIVACY, ApproxDP, Loss
-from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Relation, Request, Trust
+from confide.arguments import kind, text, whole
+from confide.errors import PromiseBroken
+from confide.privacy.loss import NO_PRIVACY, ApproxDP, Loss, lost
+from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Relation, Request, Trust, requested
 
 SLACK = 1e-9  # relative: what rounding in the accounting may add up to
 _SERVES = {  # which ways of keeping data serve which request; a central guarantee becomes joint by the billboard lemma
@@ -32,10 +33,14 @@ class Guarantee:
     times: int = 1  # for a person who took part so many times
 
     def __post_init__(self) -> None:
+        lost(self.loss)
+        requested(self.request, "request")
+        kind("trust", self.trust, Trust)
+        text("source", self.source)
+        whole("users", self.users, at_least=1)
+        whole("times", self.times, at_least=1)
         if self.trust not in _SERVES[type(self.request)]:
             raise PromiseBroken(f"{type(self.request).__name__} was requested, which {self.trust.value} trust does not give")
-        if self.users < 1:
-            raise InvalidParameter(f"users must be at least 1, got users={self.users}")
         if self.times == 1 and self.epsilon > self.request.epsilon * (1 + SLACK):
             raise PromiseBroken(
                 f"this noise gives epsilon={self.epsilon:.6g} at delta={self.delta:g}, "
@@ -59,8 +64,7 @@ class Guarantee:
 
     def participations(self, k: int) -> "Guarantee":
         """The guarantee for a person who took part k times (a group of k records)."""
-        if not isinstance(k, int) or k < 1:
-            raise InvalidParameter(f"k must be a whole number, at least 1, got k={k}")
+        whole("k", k, at_least=1)
         return replace(self, loss=self.loss.group(k), times=self.times * k)
 
     def __str__(self) -> str:
@@ -84,6 +88,7 @@ def billboard(guarantee: Guarantee) -> Guarantee:
     published and of that user's own data, then the actions of all OTHER users are private for every user, with the same
     loss. A local guarantee is stronger already; no guarantee stays none.
     """
+    kind("guarantee", guarantee, Guarantee)
     if guarantee.trust is not Trust.CENTRAL:
         return guarantee
     asked = guarantee.request

@@ -25,7 +25,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from confide import arguments
+from confide._durable import create
 from confide.errors import BudgetExceeded, InvalidParameter, LedgerError
 from confide.privacy.accounting import gaussian_epsilon, gaussian_mu
 from confide.privacy.guarantee import SLACK
@@ -55,6 +58,8 @@ class Total:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "relation", CentralDP(self.epsilon, self.delta, self.relation).relation)  # checks all three
+        arguments.real("others_epsilon", self.others_epsilon)
+        arguments.real("others_delta", self.others_delta)
         if not (0 <= self.others_epsilon <= self.epsilon and 0 <= self.others_delta <= self.delta):
             raise InvalidParameter(f"others_epsilon and others_delta must be non-negative and within the total, got {self}")
 
@@ -140,7 +145,7 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).absolute()
+        self.path = Path(arguments.path("path", path)).absolute()
         with self._transaction() as db:
             if (found := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
                 raise LedgerError(f"the ledger {self.path} is damaged: {found}")
@@ -156,17 +161,13 @@ class Ledger:
         others_epsilon: float = 0.0,
         others_delta: float = 0.0,
     ) -> "Ledger":
-        """Make the file, readable and writable for its owner only. What exists is not touched."""
+        """Make the file, whole or not at all, readable and writable for its owner only. What exists is not touched."""
+        path = arguments.path("path", path)
         total = Total(epsilon, delta, parse_relation(relation), others_epsilon, others_delta)
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            create(Path(path).absolute(), _empty(total), mode=0o600)
         except OSError as error:
             raise LedgerError(f"cannot make a ledger at {os.fspath(path)}: {error.strerror}") from None
-        try:
-            _create(Path(path).absolute(), total)
-        except BaseException:
-            os.unlink(path)
-            raise
         return cls(path)
 
     def __enter__(self) -> "Ledger":
@@ -183,8 +184,10 @@ class Ledger:
         that race under one id both get the bytes stored first: the other draw never leaves. Id, description and release are
         public. `release` must publish nothing itself, and whether it fails must not depend on the private data.
         """
-        if not (id and id.isprintable() and what and what.isprintable()):
-            raise InvalidParameter("id and what must be printable text, and not empty")
+        arguments.text("id", id, empty=False)
+        arguments.text("what", what, empty=False)
+        if not callable(release):
+            raise InvalidParameter(f"release must be a function that returns bytes, got {arguments.shown(release)}")
         number, stored = self._charge(id, (what, parse_relation(relation).value, *_columns(loss)), loss)
         if stored is not None:
             return stored
@@ -198,7 +201,7 @@ class Ledger:
     @property
     def account(self) -> Account:
         """Total, spent and remaining, read at one moment."""
-        with self._transaction() as db:
+        with self._transaction() as db, self._rows():
             return _account(db)
 
     @property
@@ -216,9 +219,9 @@ class Ledger:
     @property
     def spends(self) -> tuple[Spend, ...]:
         columns = "id, at, what, relation, kind, mu, epsilon, delta, release.number IS NOT NULL"
-        with self._transaction() as db:
+        with self._transaction() as db, self._rows():
             rows = db.execute(f"SELECT {columns} FROM spend LEFT JOIN release USING (number) ORDER BY spend.number").fetchall()
-        return tuple(Spend(id, at, what, Relation(rel), _loss(*loss), bool(done)) for id, at, what, rel, *loss, done in rows)
+            return tuple(_spend(row) for row in rows)
 
     def _charge(self, id: str, line: tuple[str | float, ...], loss: Loss) -> tuple[int, bytes | None]:
         """The number of the spend, charged now or before, and its release if there is one already."""
@@ -229,7 +232,8 @@ class Ledger:
                 if known[2:] != line:
                     raise LedgerError(f"the id {id!r} was spent on another description, loss or relation: choose a new id")
                 return known[0], known[1]
-            account = _account(db)
+            with self._rows():
+                account = _account(db)
             if line[1] != account.total.relation:
                 raise LedgerError(f'the ledger adds up relation "{account.total.relation}", and this release has "{line[1]}"')
             caps = account.admit(loss)
@@ -254,6 +258,14 @@ class Ledger:
             yield db
             db.execute("COMMIT")
 
+    @contextlib.contextmanager
+    def _rows(self) -> Iterator[None]:
+        """Numbers and texts in the file that confide never wrote are damage, not wrong arguments."""
+        try:
+            yield
+        except (InvalidParameter, TypeError, ValueError, OverflowError):
+            raise LedgerError(f"the ledger {self.path} is damaged, or somebody has edited it") from None
+
 
 @contextlib.contextmanager
 def _connect(path: Path) -> Iterator[sqlite3.Connection]:
@@ -264,13 +276,14 @@ def _connect(path: Path) -> Iterator[sqlite3.Connection]:
         with contextlib.closing(sqlite3.connect(path.as_uri() + "?mode=rw", uri=True, timeout=60.0, isolation_level=None)) as db:
             db.executescript(pragmas)
             yield db
-    except sqlite3.Error as error:
-        raise LedgerError(f"the ledger {path} cannot be used: {error}") from error
+    except (sqlite3.Error, UnicodeError) as error:  # a damaged name in the file cannot even be said
+        why = "it is damaged" if isinstance(error, UnicodeError) else error
+        raise LedgerError(f"the ledger {path} cannot be used: {why}") from error
 
 
-def _create(path: Path, total: Total) -> None:
-    with _connect(path) as db:
-        db.execute("BEGIN IMMEDIATE")
+def _empty(total: Total) -> bytes:
+    """A ledger without spends, as the bytes of its file."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         for table, columns in _TABLES.items():
             db.execute(f"CREATE TABLE {table} ({columns})")
             for act in ("UPDATE", "DELETE"):
@@ -278,13 +291,25 @@ def _create(path: Path, total: Total) -> None:
         db.execute("INSERT INTO total VALUES (?, ?, ?, ?, ?)", astuple(total))
         db.execute(f"PRAGMA application_id = {_APPLICATION}")
         db.execute(f"PRAGMA user_version = {_VERSION}")
-        db.execute("COMMIT")
+        return db.serialize()
 
 
 def _account(db: sqlite3.Connection) -> Account:
     total = Total(*db.execute("SELECT epsilon, delta, relation, others_epsilon, others_delta FROM total").fetchone())
     caps = db.execute("SELECT mu, epsilon, delta FROM division").fetchone()
-    return Account(total, _add(db.execute("SELECT mu, epsilon, delta FROM spend")), caps and Amount(*caps))
+    spent = _add(db.execute("SELECT mu, epsilon, delta FROM spend"))
+    for amount in (spent, Amount(*caps)) if caps else (spent,):
+        for name in ("mu", "epsilon", "delta"):
+            arguments.real(name, getattr(amount, name), at_least=0)
+    return Account(total, spent, caps and Amount(*caps))
+
+
+def _spend(row: tuple[Any, ...]) -> Spend:
+    """A line of the file; what somebody has edited is refused, whatever it is."""
+    id, at, what, relation, *loss, done = row
+    for name, said in (("id", id), ("at", at), ("what", what)):
+        arguments.text(name, said)
+    return Spend(id, at, what, Relation(relation), _loss(*loss), bool(done))
 
 
 def _add(rows: Iterable[Iterable[float]]) -> Amount:

@@ -8,14 +8,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from confide.arguments import kind, listed, real, whole
 from confide.errors import InvalidParameter
 from confide.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
-from confide.privacy.request import Request
-
-
-def _require(holds: bool, expected: str, **got: float) -> None:
-    if not holds:
-        raise InvalidParameter(f"{expected}, got " + ", ".join(f"{name}={value}" for name, value in got.items()))
+from confide.privacy.request import Request, requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +21,7 @@ class GaussianDP:
     mu: float
 
     def __post_init__(self) -> None:
-        _require(self.mu >= 0, "mu must be non-negative", mu=self.mu)
+        real("mu", self.mu, at_least=0, finite=False)
 
     def epsilon_at(self, delta: float) -> float:
         return gaussian_epsilon(self.mu, delta)
@@ -35,7 +31,7 @@ class GaussianDP:
 
     def group(self, k: int) -> "GaussianDP":
         """The loss for k records together: the sensitivity is k times as large."""
-        return GaussianDP(k * self.mu)
+        return GaussianDP(whole("k", k, at_least=1) * self.mu)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +42,11 @@ class ApproxDP:
     delta: float
 
     def __post_init__(self) -> None:
-        _require(self.epsilon >= 0, "epsilon must be non-negative", epsilon=self.epsilon)
-        _require(0 <= self.delta <= 1, "delta must be in [0, 1]", delta=self.delta)
+        real("epsilon", self.epsilon, at_least=0, finite=False)
+        real("delta", self.delta, at_least=0, at_most=1)
 
     def epsilon_at(self, delta: float) -> float:
+        real("delta", delta, at_least=0, at_most=1)
         if delta < self.delta:
             return math.inf
         if self.epsilon == math.inf or self.delta == 1:
@@ -60,6 +57,7 @@ class ApproxDP:
         return max(0.0, self.epsilon + math.log(kept)) if kept > 0 else 0.0
 
     def delta_at(self, epsilon: float) -> float:
+        real("epsilon", epsilon, at_least=0, finite=False)
         if epsilon >= self.epsilon:
             return self.delta
         gap = -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon))
@@ -67,6 +65,7 @@ class ApproxDP:
 
     def group(self, k: int) -> "ApproxDP":
         """The loss for k records together: a chain of k neighbours, delta growing by e^epsilon at each."""
+        whole("k", k, at_least=1)
         if self.delta == 0 or (k - 1) * self.epsilon > 700:
             return ApproxDP(k * self.epsilon, 0.0 if self.delta == 0 else 1.0)
         return ApproxDP(k * self.epsilon, min(1.0, self.delta * math.fsum(math.exp(i * self.epsilon) for i in range(k))))
@@ -79,7 +78,7 @@ class PureDP:
     epsilon: float
 
     def __post_init__(self) -> None:
-        _require(self.epsilon >= 0, "epsilon must be non-negative", epsilon=self.epsilon)
+        real("epsilon", self.epsilon, at_least=0, finite=False)
 
     def epsilon_at(self, delta: float) -> float:
         return ApproxDP(self.epsilon, 0.0).epsilon_at(delta)
@@ -88,15 +87,22 @@ class PureDP:
         return ApproxDP(self.epsilon, 0.0).delta_at(epsilon)
 
     def group(self, k: int) -> "PureDP":
-        return PureDP(k * self.epsilon)
+        return PureDP(whole("k", k, at_least=1) * self.epsilon)
 
 
 Loss = GaussianDP | PureDP | ApproxDP
 NO_PRIVACY = PureDP(math.inf)
 
 
+def lost(value: object, name: str = "loss") -> Loss:
+    """The argument, if it is a privacy loss."""
+    found: Loss = kind(name, value, GaussianDP, PureDP, ApproxDP)
+    return found
+
+
 def loss_for(request: Request) -> GaussianDP | PureDP:
     """The largest loss that satisfies the request, in the form that fits its noise: Gaussian, or Laplace at delta = 0."""
+    requested(request, "request")
     if request.delta > 0:
         return GaussianDP(gaussian_mu(request.epsilon, request.delta))
     return PureDP(request.epsilon)
@@ -104,7 +110,7 @@ def loss_for(request: Request) -> GaussianDP | PureDP:
 
 def share_of(loss: "Loss", share: float) -> "GaussianDP | PureDP":
     """The loss of a mechanism that may use this share of a budget: mechanisms whose shares add up to one have that loss together."""
-    _require(0 < share <= 1, "a share must be above 0, and at most 1", share=share)
+    real("share", share, above=0, at_most=1)
     match loss:
         case GaussianDP(mu):
             return GaussianDP(mu * math.sqrt(share))
@@ -119,7 +125,8 @@ def compose(losses: Iterable[Loss], *, delta: float = 0.0) -> Loss:
     Gaussian losses stay Gaussian (root of the sum of squares), and pure ones pure (sum) at delta = 0. Everything else becomes the
     (epsilon, delta) that `dp-accounting`'s privacy loss distributions give at the `delta` asked for; infinite where delta is too small.
     """
-    parts = list(losses)
+    real("delta", delta, at_least=0, below=1)
+    parts: list[Loss] = listed("losses", losses, GaussianDP, PureDP, ApproxDP)
     gaussian = [loss for loss in parts if isinstance(loss, GaussianDP)]
     pure = [loss for loss in parts if isinstance(loss, PureDP)]
     if len(gaussian) == len(parts):

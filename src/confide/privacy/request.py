@@ -3,10 +3,13 @@
 import enum
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import ClassVar
 
+from confide.arguments import kind, real, shown
 from confide.errors import InvalidParameter
+
+LEAST, MOST = 1e-30, 1e30  # epsilon: beyond, noise or its inverse, squared, leaves the range of floating point
+LEAST_DELTA = 1e-300
 
 
 class Relation(enum.StrEnum):
@@ -34,13 +37,10 @@ class _Request:
     trust: ClassVar[Trust]
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "delta"):
-            if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), Real):
-                raise InvalidParameter(f"{name} must be a number, got {name}={getattr(self, name)!r}")
-        if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
-            raise InvalidParameter(f"epsilon must be positive and finite, got epsilon={self.epsilon}")
-        if not 0 <= self.delta < 1:
-            raise InvalidParameter(f"delta must be in [0, 1), got delta={self.delta}")
+        if not LEAST <= real("epsilon", self.epsilon, above=0) <= MOST:
+            raise InvalidParameter(f"epsilon must be at least {LEAST:g} and at most 1e30, got epsilon={shown(self.epsilon)}")
+        if 0 < real("delta", self.delta, at_least=0, below=1) < LEAST_DELTA:
+            raise InvalidParameter(f"delta must be 0, or at least {LEAST_DELTA:g}, got delta={shown(self.delta)}")
         object.__setattr__(self, "relation", parse_relation(self.relation))
 
     def __str__(self) -> str:
@@ -89,9 +89,15 @@ class NoPrivacy:
 Request = CentralDP | JointDP | LocalDP | NoPrivacy
 
 
+def requested(value: object, name: str = "privacy") -> Request:
+    """The argument, if it is a privacy request."""
+    found: Request = kind(name, value, CentralDP, JointDP, LocalDP, NoPrivacy, said="CentralDP, JointDP, LocalDP or NoPrivacy")
+    return found
+
+
 def parse_relation(value: "Relation | str") -> Relation:
     try:
         return Relation(value)
-    except ValueError:
+    except (TypeError, ValueError):
         choices = " or ".join(f'"{r.value}"' for r in Relation)
-        raise InvalidParameter(f"relation must be {choices}, got {value!r}") from None
+        raise InvalidParameter(f"relation must be {choices}, got {shown(value)}") from None

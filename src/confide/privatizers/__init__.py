@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from confide.errors import InvalidParameter
+from confide.errors import PrivacyError
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bound
 from confide.privacy.loss import Loss
-from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Request
+from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Request, requested
 from confide.privatizers.central import CentralPrivatizer, best_counter, release_once, worst_std
 from confide.privatizers.local import LocalPrivatizer
 from confide.privatizers.message import Channel, Message, open_channel
@@ -41,15 +41,15 @@ def make_privatizer(
 
 def _kind(schedule: Schedule | AtMost, privacy: Request) -> Any:
     if not isinstance(schedule, AtMost):
-        return PRIVATIZERS[type(privacy)]
+        return PRIVATIZERS[type(requested(privacy))]
     if isinstance(privacy, LocalDP):
-        raise InvalidParameter("rounds that are decided from releases have no local privatizer yet: use JointDP or NoPrivacy")
+        raise PrivacyError("rounds that are decided from releases have no local privatizer yet: use JointDP or NoPrivacy")
     return RoundsPrivatizer
 
 
 def takes_messages(privacy: Request) -> bool:
     """Whether users contribute by messages from their own devices."""
-    return bool(PRIVATIZERS[type(privacy)].devices)
+    return bool(PRIVATIZERS[type(requested(privacy))].devices)
 
 
 def expected_noise(

@@ -7,16 +7,17 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import flag, has, kind, whole
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
-from confide.mechanisms.additive import additive_noise
+from confide.mechanisms.additive import additive_noise, check_bound
 from confide.mechanisms.counters import Buffered, Counter, Exact, Factorisation, HonakerTree, Leaves, Toeplitz
-from confide.mechanisms.sources import NoiseSource
+from confide.mechanisms.sources import NoiseSource, check_source
 from confide.mechanisms.state import StateFile, pack, unpack
 from confide.privacy.bounded import Array, Bound, Bounded, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss, loss_for
-from confide.privacy.request import NoPrivacy, Relation, Request
+from confide.privacy.request import NoPrivacy, Relation, Request, requested
 from confide.privatizers.privatizer import ExpectedNoise
 from confide.privatizers.schedule import Schedule
 
@@ -44,12 +45,20 @@ class CentralPrivatizer:
         loss: Loss | None = None,
         store: StateFile | str | Path | None = None,
     ) -> None:
-        factorisation = counter or best_counter(schedule.leaves, privacy, discrete=noise.discrete, users=schedule.users)
+        check_bound(bound), check_source(noise), requested(privacy), kind("schedule", schedule, Schedule)
+        factorisation = _counter(counter) or best_counter(schedule.leaves, privacy, discrete=noise.discrete, users=schedule.users)
         if factorisation.leaves != schedule.leaves:
             raise InvalidParameter(f"the counter is made for {factorisation.leaves} leaves, the schedule has {schedule.leaves}")
+        if store is not None:
+            kind("store", store, StateFile, str, Path)
         self.schedule, self._store = schedule, StateFile(store) if isinstance(store, str | Path) else store
         self._counter = Counter(
-            bound, factorisation, loss=loss or loss_for(privacy), request=privacy, users=schedule.users, noise=noise
+            bound,
+            factorisation,
+            loss=loss_for(privacy) if loss is None else loss,
+            request=privacy,
+            users=schedule.users,
+            noise=noise,
         )
         self._nobody: Array = np.zeros(bound.size)
         self._leaf = self._nobody  # the batch since the last release
@@ -144,9 +153,12 @@ class CentralPrivatizer:
         counter: Factorisation | None = None,
         loss: Loss | None = None,
     ) -> ExpectedNoise:
-        counter = counter or best_counter(schedule.leaves, privacy, discrete=discrete, users=schedule.users)
+        check_bound(bound), requested(privacy), kind("schedule", schedule, Schedule), flag("discrete", discrete)
+        counter = _counter(counter) or best_counter(schedule.leaves, privacy, discrete=discrete, users=schedule.users)
         relation, users = Relation(privacy.relation), schedule.users
-        made = additive_noise(bound, loss or loss_for(privacy), relation, counter, discrete=discrete, users=users)
+        made = additive_noise(
+            bound, loss_for(privacy) if loss is None else loss, relation, counter, discrete=discrete, users=users
+        )
         if isinstance(counter, Leaves):  # who takes it looks at each batch on its own, not at their sum
             first = last = worst = made.std
         else:
@@ -177,6 +189,7 @@ class CentralPrivatizer:
 
 def release_once(total: Bounded, *, privacy: Request, noise: NoiseSource) -> Released:
     """The plain mechanism: one sum over users, noised once. Gaussian noise for delta > 0 (GOE on matrices in `svec`), else Laplace."""
+    kind("total", total, Bounded)
     counter = Counter(total.bound, Exact(1), loss=loss_for(privacy), request=privacy, users=max(total.users, 1), noise=noise)
     counter.absorb(total)
     return counter.release()
@@ -184,6 +197,8 @@ def release_once(total: Bounded, *, privacy: Request, noise: NoiseSource) -> Rel
 
 def best_counter(leaves: int, privacy: Request, *, discrete: bool, users: int) -> Factorisation:
     """The factorisation with the least noise at its worst release, for this kind of noise."""
+    requested(privacy), flag("discrete", discrete)
+    leaves, users = whole("leaves", leaves, at_least=1), whole("users", users, at_least=1)
     if leaves == 1 or isinstance(privacy, NoPrivacy):
         return Exact(leaves)
     candidates: list[Factorisation] = [HonakerTree(leaves)]
@@ -196,9 +211,15 @@ def best_counter(leaves: int, privacy: Request, *, discrete: bool, users: int) -
     return min(candidates, key=lambda candidate: worst_std(candidate, order))
 
 
+def _counter(given: Factorisation | None) -> Factorisation | None:
+    members = ("leaves", "encode", "decode", "column_norm", "row_norm")
+    return None if given is None else has("counter", given, members, "a counter, such as Tree(leaves)")
+
+
 def worst_std(factorisation: Factorisation, order: int = 2) -> float:
     """max_t of the noise, per unit of sensitivity over loss: all t of a short stream, of a long one those that are worst for a tree."""
-    n = factorisation.leaves
+    members = ("leaves", "column_norm", "row_norm")
+    n: int = has("factorisation", factorisation, members, "a counter, such as Tree(leaves)").leaves
     many_ones = [(n >> k << k) - 1 for k in range(n.bit_length())]  # n with its low bits taken off, minus one
     times = range(1, n + 1) if n <= _FEW_LEAVES else [t for t in {n, *many_ones} if t >= 1]
     return factorisation.column_norm(order) * math.sqrt(max(factorisation.row_norm(t) ** 2 for t in times))

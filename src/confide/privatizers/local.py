@@ -6,6 +6,7 @@ from typing import ClassVar, NoReturn
 
 import numpy as np
 
+from confide.arguments import flag, kind
 from confide.errors import DuplicateMessage, InvalidParameter, PrivacyError, StaleMessage, StateError, StreamExhausted
 from confide.mechanisms.additive import additive_noise
 from confide.mechanisms.counters import Exact, Factorisation
@@ -48,7 +49,7 @@ class LocalPrivatizer:
     ) -> None:
         if counter is not None:
             raise InvalidParameter("messages go through no counter: each of them is noised once, on its device")
-        self.schedule = schedule
+        self.schedule: Schedule = kind("schedule", schedule, Schedule)
         self.channel: Channel = open_channel(bound, privacy, source=noise, users=schedule.users, loss=loss)
         self._limit = bound.largest + _REACH[self.channel.noise.distribution] * self.channel.noise.scale
         self._source = noise.fork()
@@ -183,8 +184,11 @@ class LocalPrivatizer:
         counter: Factorisation | None = None,  # noqa: ARG003 - there is none
         loss: Loss | None = None,
     ) -> ExpectedNoise:
+        kind("schedule", schedule, Schedule), flag("discrete", discrete)
         relation, users = Relation(privacy.relation), schedule.users
-        made = additive_noise(bound, loss or loss_for(privacy), relation, Exact(1), discrete=discrete, users=users)
+        made = additive_noise(
+            bound, loss_for(privacy) if loss is None else loss, relation, Exact(1), discrete=discrete, users=users
+        )
         first, last = (made.std * math.sqrt(users) for users in (schedule.times[0], schedule.users))
         return ExpectedNoise(
             "local", made.distribution, made.norm, made.sensitivity, made.loss(), first=first, last=last, worst=last

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from confide.arguments import array, kind, whole
 from confide.errors import InvalidParameter
-from confide.mechanisms.additive import AdditiveNoise, additive_noise
+from confide.mechanisms.additive import AdditiveNoise, additive_noise, check_bound
 from confide.mechanisms.counters import Exact
-from confide.mechanisms.sources import NoiseSource
+from confide.mechanisms.sources import NoiseSource, check_source
 from confide.privacy.bounded import Array, Bound, Bounded
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss, loss_for
@@ -32,13 +33,12 @@ class Message:
     values: Array = field(repr=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.generation, bool) or not isinstance(self.generation, int) or not 0 <= self.generation < 2**63:
-            raise InvalidParameter("a message's generation must be a whole number, not negative")
+        whole("generation", self.generation, at_least=0, at_most=2**63 - 1)
         if not isinstance(self.nonce, bytes) or len(self.nonce) != _NONCE:
             raise InvalidParameter(f"a message's nonce must be {_NONCE} bytes")
         if not isinstance(self.channel, bytes) or len(self.channel) != _CHANNEL:
             raise InvalidParameter(f"a message's channel must be {_CHANNEL} bytes")
-        values = np.array(self.values, dtype=float)  # a copy: nobody else can write into it
+        values = array("values", self.values, finite=False).copy()  # nobody else can write into it
         if values.ndim != 1 or not 1 <= values.size <= _MOST:
             raise InvalidParameter(f"a message has between 1 and {_MOST} numbers in one row, got shape {values.shape}")
         if not np.isfinite(values).all():
@@ -83,6 +83,7 @@ class Channel:
     id: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_bound(self.bound), kind("noise", self.noise, AdditiveNoise), kind("guarantee", self.guarantee, Guarantee)
         true = self.bound.sensitivity(Relation.REPLACE) if self.noise.norm == 2 else self.bound.l1_sensitivity(Relation.REPLACE)
         if self.noise.sensitivity < true or self.noise.stream_norm < 1 or self.noise.loss() != self.guarantee.loss:
             raise InvalidParameter("the guarantee is not what this noise gives for this bound")
@@ -107,5 +108,7 @@ def open_channel(bound: Bound, privacy: Request, *, source: NoiseSource, users: 
     """The least noise that keeps `privacy`, or that of a smaller `loss` (printed constants add more than is needed)."""
     if not isinstance(privacy, LocalDP):
         raise InvalidParameter(f"messages need LocalDP, got {type(privacy).__name__}")
-    noise = additive_noise(bound, loss or loss_for(privacy), Relation.REPLACE, Exact(1), discrete=source.discrete, users=users)
+    check_source(source, "source")
+    loss = loss_for(privacy) if loss is None else loss
+    noise = additive_noise(bound, loss, Relation.REPLACE, Exact(1), discrete=source.discrete, users=users)
     return Channel(bound, noise, Guarantee(noise.loss(), privacy, Trust.LOCAL, users, source.name))

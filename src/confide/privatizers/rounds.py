@@ -85,6 +85,8 @@ class RoundsPrivatizer:
 
     def absorb(self, contribution: Bounded) -> None:
         self._check_whole()
+        if self._users == self.schedule.users:
+            raise StreamExhausted(f"the guarantee covers {self.schedule.users} users, and all were absorbed")
         start, edge = self.batch
         if contribution.bound != self._bound:
             raise InvalidParameter("the contribution was clipped by another bound than the round's")
@@ -99,15 +101,14 @@ class RoundsPrivatizer:
 
     def _close(self) -> None:
         noise = self._noise(self._bound)
-        exact = self._leaf if noise is None else noise.to_lattice(self._leaf)
-        self._last = exact if noise is None else noise.add(exact[None], self._source)[0]
-        self._level = NoiseLevel(noise.std, noise.distribution) if noise is not None else NoiseLevel(0.0, "none")
+        self._last = noise.add(noise.to_lattice(self._leaf)[None], self._source)[0]
+        self._level = NoiseLevel(noise.std, noise.distribution)
         self._generation += 1
         self._begun, self._edge, self._leaf = self._users, None, np.zeros(0)
 
-    def _noise(self, bound: Bound) -> AdditiveNoise | None:
+    def _noise(self, bound: Bound) -> AdditiveNoise:
         if isinstance(self._privacy, NoPrivacy):
-            return None
+            return AdditiveNoise("none", "inf", 1.0, 1.0, 0.0, None)
         return cube_noise(bound, self._privacy.epsilon, Relation(self._privacy.relation), discrete=self._source.discrete)
 
     def release(self) -> Released:
@@ -119,8 +120,6 @@ class RoundsPrivatizer:
         """Sensitivity and scale are those of one number: noise on D of them is larger, for the same epsilon."""
         parameters = {"leaves": self.schedule.leaves}
         noise = self._noise(self._bound)
-        if noise is None:
-            return Mechanism("rounds", "none", "inf", 1.0, 0.0, parameters)
         return Mechanism(
             "rounds",
             noise.distribution,

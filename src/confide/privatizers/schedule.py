@@ -12,7 +12,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import fits, listed, real, whole
 from confide.errors import InvalidParameter
+
+_BYTES = 64  # of the memory that a release time takes in Python, where a number of an array takes 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +25,13 @@ class Schedule:
     times: Sequence[int]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.times, range):
+            object.__setattr__(self, "times", tuple(whole("times", time) for time in listed("times", self.times, object)))
         if len(self.times) == 0 or self.times[0] < 1:
             raise InvalidParameter("a schedule needs at least one release, after at least one user")
         if isinstance(self.times, range) and self.times.step < 1:
             raise InvalidParameter("release times must increase")
         if not isinstance(self.times, range):
-            if any(time != int(time) for time in self.times):
-                raise InvalidParameter("release times must be whole numbers of users")
-            object.__setattr__(self, "times", tuple(int(time) for time in self.times))
             for early, late in pairwise(self.times):
                 if late <= early:
                     raise InvalidParameter(f"release times must increase, got {early} before {late}")
@@ -86,26 +88,28 @@ def every_episode(episodes: int) -> Schedule:
 
 def one_tree(episodes: int) -> Schedule:
     """A release after every user but the last but one: K - 1 leaves, since nobody comes after a K-th release, so that m = ceil(log2 K)."""
-    _check_episodes(episodes)
+    fits(episodes=_BYTES * whole("episodes", episodes, at_least=1))
     return Schedule((*range(1, episodes - 1), episodes))
 
 
 def every(interval: int, episodes: int) -> Schedule:
     """A release after each `interval` users, and after the last one."""
-    if interval < 1:
-        raise InvalidParameter(f"interval must be at least 1, got interval={interval}")
-    _check_episodes(episodes)
+    interval, episodes = whole("interval", interval, at_least=1), whole("episodes", episodes, at_least=1)
     regular = range(interval, episodes + 1, interval)
-    return Schedule(regular if regular and regular[-1] == episodes else (*regular, episodes))
+    if regular and regular[-1] == episodes:
+        return Schedule(regular)
+    fits(releases=_BYTES * len(regular))
+    return Schedule((*regular, episodes))
 
 
 def geometric(episodes: int, *, first: int = 30, ratio: float = 1.3) -> Schedule:
     """Releases after first, first x ratio, first x ratio^2, ... users, and after the last one: 32 of them for 1e5 episodes."""
-    _check_episodes(episodes)
-    if first < 1:
-        raise InvalidParameter(f"first must be at least 1, got first={first}")
-    if not (ratio > 1 and math.isfinite(ratio)):
-        raise InvalidParameter(f"ratio must be above 1, got ratio={ratio}")
+    episodes, first, ratio = (
+        whole("episodes", episodes, at_least=1),
+        whole("first", first, at_least=1),
+        real("ratio", ratio, above=1),
+    )
+    fits(releases=_BYTES * math.ceil(math.log(max(episodes / first, 1)) / math.log(ratio)))
     times: list[int] = []
     time = float(first)
     while round(time) < episodes:
@@ -116,11 +120,6 @@ def geometric(episodes: int, *, first: int = 30, ratio: float = 1.3) -> Schedule
 
 def custom(times: Sequence[int]) -> Schedule:
     return Schedule(times)
-
-
-def _check_episodes(episodes: int) -> None:
-    if episodes < 1:
-        raise InvalidParameter(f"episodes must be at least 1, got episodes={episodes}")
 
 
 def divided(users: int, shares: npt.ArrayLike) -> list[int]:

@@ -8,16 +8,17 @@ from typing import NoReturn
 import numpy as np
 
 from confide._digest import digest
+from confide.arguments import listed, real, text, whole
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
-from confide.mechanisms.additive import AdditiveNoise, additive_noise
+from confide.mechanisms.additive import AdditiveNoise, additive_noise, check_bound
 from confide.mechanisms.counters import Exact
-from confide.mechanisms.sources import NoiseSource
+from confide.mechanisms.sources import NoiseSource, check_source
 from confide.mechanisms.state import pack, unpack
 from confide.privacy.bounded import Bound, Bounded, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee, no_guarantee
-from confide.privacy.loss import NO_PRIVACY, Loss, compose, loss_for, share_of
-from confide.privacy.request import NoPrivacy, Relation, Request, Trust
+from confide.privacy.loss import NO_PRIVACY, Loss, compose, loss_for, lost, share_of
+from confide.privacy.request import NoPrivacy, Relation, Request, Trust, requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,9 @@ class Share:
     bound: Bound
     share: float
     query: str = ""
+
+    def __post_init__(self) -> None:
+        check_bound(self.bound), real("share", self.share, above=0, at_most=1 + 1e-9), text("query", self.query)
 
 
 class SharedBudget:
@@ -48,11 +52,15 @@ class SharedBudget:
         users: int | None = None,
         loss: Loss | None = None,
     ) -> None:
+        shares = listed("shares", shares, Share)
+        requested(privacy), check_source(noise)
+        if users is not None:
+            whole("users", users, at_least=1)
         sizes = np.array([one.share for one in shares], dtype=float)
         if not (sizes > 0).all() or sizes.sum() > 1 + 1e-9:
             raise InvalidParameter("the shares of a budget must be positive and add up to at most one")
         self._shares, self._privacy, self._users = tuple(shares), privacy, users
-        self._whole = loss or (NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy))
+        self._whole = lost(loss) if loss is not None else (NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy))
         self._times = Counter(self._shares)  # equal shares have equal noise, and are one line of a certificate
         self._discrete, self._source = noise.discrete, noise.fork()
         self._levels = self._noise(users or 1)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from confide.arguments import path, whole
 from confide.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -74,9 +75,10 @@ def make(name: str | os.PathLike[str], *, seed: int = 0, horizon: int | None = N
 
     A horizon replaces the problem's own. A name wins over a file: write ./lock for a file called lock.
     """
-    if seed < 0:
-        raise InvalidParameter(f"seed must not be negative, got seed={seed}")
-    text = os.fspath(name)
+    whole("seed", seed, at_least=0)
+    if horizon is not None:
+        whole("horizon", horizon, at_least=1)
+    text = name if isinstance(name, str) else path("name", name)
     entry = PROBLEMS.get(text)
     if entry is not None:
         return _build(text, _load(entry.place), seed, horizon)

@@ -1,5 +1,6 @@
 """A problem in one file: arrays in an .npz, never a pickle."""
 
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import regular
 from confide.errors import ConfideError, InvalidParameter
 from confide.problems.linear_mdp import LinearMDP
 from confide.problems.linear_mixture import LinearMixtureMDP
@@ -27,7 +29,8 @@ _KINDS: dict[str, type[Problem]] = {
 }
 __all__ = ["Problem", "load_problem", "save_problem"]
 
-_DAMAGE = (OSError, ValueError, TypeError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_HEADER = (SyntaxError, tokenize.TokenError)  # of an array whose description is damaged
+_DAMAGE = (OSError, ValueError, TypeError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error, *_HEADER)
 
 
 def load_problem(path: str | Path) -> Problem:
@@ -49,8 +52,10 @@ def load_problem(path: str | Path) -> Problem:
 def _read(path: str | Path) -> Stored:
     """The arrays of a file of our format and of a kind we know, without the format."""
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:  # np.load leaves a damaged file open
+        with open(regular(path), "rb") as file, np.load(file, allow_pickle=False) as data:  # np.load leaves a damaged file open
             stored = {key: data[key] for key in data.files}
+    except ConfideError:
+        raise
     except FileNotFoundError:
         raise InvalidParameter(f"no such file: {path}") from None
     except _DAMAGE as error:

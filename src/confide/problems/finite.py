@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import fits, generator, whole
 from confide.errors import InvalidParameter
 from confide.planners.backward_induction import optimal, policy_values
 from confide.policy import FinitePolicy, Policy, StochasticPolicy, TabularPolicy, uniform_policy
@@ -85,6 +86,8 @@ class FiniteProblem:
         """Independent episodes of `users` users under one policy."""
         truth, H = self.truth, self.horizon
         policy = self._fitting(policy)
+        fits(users=whole("users", users, at_least=0), horizon=H + 1)
+        generator("rng", rng)
         if isinstance(policy, TabularPolicy):
             actions, weights = policy.actions, np.zeros((H, 1, 1))
         else:
@@ -116,6 +119,7 @@ class FiniteProblem:
         """The transition counts of `users` episodes, drawn directly by multinomials: exact in law, at a cost free of `users`."""
         truth, H = self.truth, self.horizon
         weights = normalised(self._fitting(policy).probabilities())  # multinomials are stricter than policies
+        whole("users", users, at_least=0), generator("rng", rng)
         visits = rng.multinomial(users, truth.start)
         parts: list[tuple[npt.NDArray[np.int64], ...]] = []
         for h in range(H):

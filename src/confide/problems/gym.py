@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import array, kind, shown, whole
 from confide.errors import InvalidParameter, MissingExtra
 from confide.policy import LinearPolicy, StochasticPolicy, TabularPolicy
 from confide.problems.finite import FiniteProblem
@@ -130,6 +131,8 @@ class GymProblem:
 
     def __init__(self, env: Env | str, features: Features, horizon: int | None = None, **options: Any) -> None:
         self._env = _made(env, options)
+        if not callable(features):
+            raise InvalidParameter(f"features must be a function of an observation, got features={shown(features)}")
         self._features, self.horizon = features, _horizon(self._env, horizon)
         space, limit = self._env.action_space, self._env.spec.max_episode_steps if self._env.spec else None
         if not isinstance(space, spaces.Discrete):
@@ -137,7 +140,7 @@ class GymProblem:
         if limit is not None and self.horizon > limit:
             raise InvalidParameter(f"the environment stops after {limit} steps, got horizon={self.horizon}")
         self.actions, self._first = int(space.n), int(space.start)
-        sight = np.asarray(features(self._env.reset(seed=0)[0]), dtype=float)
+        sight = array("features(observation)", features(self._env.reset(seed=0)[0]))
         if sight.ndim != 2 or len(sight) != self.actions or sight.size == 0:
             raise InvalidParameter(f"features(observation) must have shape ({self.actions}, dimension), got {sight.shape}")
         self.dimension = int(sight.shape[1])
@@ -180,12 +183,13 @@ class GymProblem:
 
 def _made(env: Env | str, options: dict[str, Any]) -> Env:
     if not isinstance(env, str):
+        kind("env", env, gymnasium.Env, said="a Gymnasium environment, or the name of one")
         if options:
             raise InvalidParameter(f"options are for environments given by name, got {', '.join(options)}")
         return env
     try:
         return gymnasium.make(env, **options)
-    except gymnasium.error.Error as error:
+    except (gymnasium.error.Error, ImportError, AttributeError, TypeError, ValueError) as error:
         raise InvalidParameter(f"Gymnasium cannot make {env!r}: {error}") from None
 
 
@@ -224,6 +228,4 @@ def _horizon(env: Env, horizon: int | None) -> int:
     chosen = horizon if horizon is not None else env.spec.max_episode_steps if env.spec else None
     if chosen is None:
         raise InvalidParameter("this environment has no time limit: give a horizon")
-    if chosen < 1:
-        raise InvalidParameter(f"horizon must be at least 1, got horizon={chosen}")
-    return chosen
+    return whole("horizon", chosen, at_least=1)

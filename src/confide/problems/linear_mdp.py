@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import array
 from confide.errors import InvalidParameter
 from confide.problems.finite import FiniteProblem
 from confide.problems.tabular import TabularMDP, check_start
@@ -52,8 +53,8 @@ class LinearMDP(FiniteProblem):
     name: str = "linear-mdp"
 
     def __post_init__(self) -> None:
-        phi, mu = np.ascontiguousarray(self.features, dtype=float), np.asarray(self.measures, dtype=float)
-        theta = np.asarray(self.reward_weights, dtype=float)
+        phi = np.ascontiguousarray(array("features", self.features, finite=False))
+        mu, theta = (array(name, getattr(self, name), finite=False) for name in ("measures", "reward_weights"))
         if phi.ndim != 3 or mu.ndim != 3 or mu.shape[1:] != (phi.shape[2], phi.shape[0]):
             shapes = "features must have shape (states, actions, dimension) and measures (horizon, dimension, states)"
             raise InvalidParameter(f"{shapes}, got {phi.shape} and {mu.shape}")
@@ -63,9 +64,9 @@ class LinearMDP(FiniteProblem):
         if not (np.isfinite(phi).all() and (norms <= 1 + 1e-9).all()):
             s, a = np.argwhere(~(norms <= 1 + 1e-9))[0]
             raise InvalidParameter(f"features[s={s}, a={a}] must be finite and of norm at most 1")
-        for name, array, axes in (("measures", mu, ("h", "i")), ("reward_weights", theta, ("h", "i"))):
-            if not np.isfinite(array).all():
-                where = ", ".join(f"{axis}={i}" for axis, i in zip(axes, np.argwhere(~np.isfinite(array))[0], strict=False))
+        for name, found, axes in (("measures", mu, ("h", "i")), ("reward_weights", theta, ("h", "i"))):
+            if not np.isfinite(found).all():
+                where = ", ".join(f"{axis}={i}" for axis, i in zip(axes, np.argwhere(~np.isfinite(found))[0], strict=False))
                 raise InvalidParameter(f"{name}[{where}] must be finite")
         for key, value in (("features", phi), ("measures", mu), ("reward_weights", theta)):
             object.__setattr__(self, key, frozen(value))

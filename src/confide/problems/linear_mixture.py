@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import array
 from confide.errors import InvalidParameter
 from confide.problems.finite import FiniteProblem
 from confide.problems.tabular import TabularMDP
@@ -58,7 +59,8 @@ class LinearMixtureMDP(FiniteProblem):
     name: str = "linear-mixture"
 
     def __post_init__(self) -> None:
-        kernels, weights = np.ascontiguousarray(self.kernels, dtype=float), np.asarray(self.weights, dtype=float)
+        kernels = np.ascontiguousarray(array("kernels", self.kernels, finite=False))
+        weights = array("weights", self.weights, finite=False)
         if kernels.ndim != 4 or kernels.shape[1] != kernels.shape[3]:
             raise InvalidParameter(f"kernels must have shape (dimension, states, actions, states), got {kernels.shape}")
         if weights.ndim != 2 or weights.shape[1] != len(kernels):
@@ -85,7 +87,7 @@ class LinearMixtureMDP(FiniteProblem):
 
 
 def _check_features(features: npt.ArrayLike, rewards: Array) -> Array:
-    phi = np.asarray(features, dtype=float)
+    phi = array("reward_features", features, finite=False)
     if phi.ndim != 3 or phi.shape[:2] != rewards.shape[1:]:
         raise InvalidParameter(f"reward_features must have shape {(*rewards.shape[1:], 'dimension')}, got {phi.shape}")
     norms = np.linalg.norm(phi, axis=2)

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import array, fits, generator, real, text, whole
 from confide.errors import InvalidParameter
 from confide.planners.riccati import linear_costs, riccati
 from confide.policy import LinearPolicy, Policy
@@ -64,7 +65,7 @@ class LQSystem:
     name: str = "lq"
 
     def __post_init__(self) -> None:
-        matrices = {key: np.atleast_2d(np.asarray(getattr(self, key), dtype=float)) for key in "ABQR"}
+        matrices = {key: np.atleast_2d(array(key, getattr(self, key), finite=False)) for key in "ABQR"}
         n = len(matrices["A"])
         if matrices["A"].shape != (n, n):
             raise InvalidParameter(f"A must be square, got shape {matrices['A'].shape}")
@@ -80,14 +81,14 @@ class LQSystem:
             object.__setattr__(self, key, frozen(matrices[key]))
         _check_form(matrices["Q"], "Q", -1e-12, "semidefinite")
         _check_form(matrices["R"], "R", 1e-12, "definite")
-        if self.horizon < 1:
-            raise InvalidParameter(f"horizon must be at least 1, got horizon={self.horizon}")
+        object.__setattr__(self, "horizon", whole("horizon", self.horizon, at_least=1))
+        fits(horizon=self.horizon, states=n, successors=n)
         for key in ("noise_radius", "gain_bound"):
-            if not (np.isfinite(getattr(self, key)) and getattr(self, key) >= 0):
-                raise InvalidParameter(f"{key} must be finite and not negative, got {key}={getattr(self, key)}")
+            real(key, getattr(self, key), at_least=0)
+        text("name", self.name)
         size = float(np.hypot(np.linalg.norm(self.A), np.linalg.norm(self.B)))
         fitting = 2.0 ** math.ceil(math.log2(max(size, 1.0)))
-        bound = fitting if self.parameter_bound is None else float(self.parameter_bound)
+        bound = fitting if self.parameter_bound is None else real("parameter_bound", self.parameter_bound)
         if not (np.isfinite(bound) and size <= bound * (1 + 1e-9)):
             raise InvalidParameter(f"||(A, B)||_F is {size:.4g}, above the public parameter_bound={bound:g}: raise the bound")
         object.__setattr__(self, "parameter_bound", bound)
@@ -153,6 +154,8 @@ class LQSystem:
     def sample(self, policy: Policy, users: int, rng: np.random.Generator) -> Trajectories:
         """Independent episodes of `users` users under one policy."""
         gains, n, d = self._fitting(policy).gains, len(self.A), len(self.R)
+        fits(users=whole("users", users, at_least=0), horizon=self.horizon + 1, states=n)
+        generator("rng", rng)
         states, inputs = np.empty((users, self.horizon + 1, n)), np.empty((users, self.horizon, d))
         rewards = np.empty((users, self.horizon))
         _kernels.walk_linear(self.A, self.B, self.Q, self.R, gains, self.noise_radius, states, inputs, rewards, rng)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import array, choice, kind, real
 from confide.errors import InvalidParameter, MissingExtra
 from confide.problems.lq import LQSystem
 
@@ -52,8 +53,17 @@ def from_control(
     discrete = _discrete(given, dt, method)
     B = np.asarray(discrete.B, dtype=float).reshape(n, d)
     A = np.asarray(discrete.A, dtype=float)
-    costs = np.asarray(Q, dtype=float), np.asarray(R, dtype=float)
-    return LQSystem(A, B, *costs, horizon, noise_radius, parameter_bound=parameter_bound, gain_bound=gain_bound, name=name)
+    return LQSystem(
+        A,
+        B,
+        array("Q", Q),
+        array("R", R),
+        horizon,
+        noise_radius,
+        parameter_bound=parameter_bound,
+        gain_bound=gain_bound,
+        name=name,
+    )
 
 
 def to_control(system: LQSystem, dt: float | Literal[True] = True) -> "control.StateSpace":
@@ -64,6 +74,8 @@ def to_control(system: LQSystem, dt: float | Literal[True] = True) -> "control.S
         raise MissingExtra('python-control is not installed: pip install "confide[control]"') from None
     if dt is not True:
         _check_step(dt)
+        dt = float(dt)
+    kind("system", system, LQSystem)
     n, d = system.B.shape
     return control.StateSpace(system.A, system.B, np.eye(n), np.zeros((n, d)), dt, name=system.name)
 
@@ -85,14 +97,14 @@ def _discrete(given: Any, dt: float | None, method: str) -> Any:
         if dt is None:
             raise InvalidParameter("a StateSpace in continuous time needs dt, the length of a step, got dt=None")
         _check_step(dt)
-        if method not in METHODS:
-            raise InvalidParameter(f"method must preserve the state: choose one of {', '.join(METHODS)}; got method={method!r}")
+        choice("method", method, METHODS)
         return given.sample(dt, method)
+    if dt is not None:
+        _check_step(dt)
     if dt is not None and given.dt is not True and not math.isclose(dt, given.dt, rel_tol=1e-9):
         raise InvalidParameter(f"the StateSpace is already in discrete time, with steps of {given.dt:g}, got dt={dt:g}: omit dt")
     return given
 
 
 def _check_step(dt: float) -> None:
-    if not (math.isfinite(dt) and dt > 0):
-        raise InvalidParameter(f"dt must be positive and finite, got dt={dt}")
+    real("dt", dt, above=0)

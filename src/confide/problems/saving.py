@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from confide import arguments
 from confide.errors import InvalidParameter
 
 FORMAT = "confide-problem/1"
@@ -14,6 +15,7 @@ ROWS = ("layers", "states", "actions", "indptr", "successors", "probabilities") 
 
 def save_problem(problem: Any, path: str | Path) -> None:
     """Save a problem, including what is hidden from agents; `load_problem` restores it exactly."""
+    target = arguments.path("path", path)
     kind = vars(type(problem)).get("kind")  # its own: a subclass would not be the same when it is loaded
     if kind is None:
         raise InvalidParameter(
@@ -24,5 +26,5 @@ def save_problem(problem: Any, path: str | Path) -> None:
         P = values.pop("transitions")
         values |= {key: getattr(P, key) for key in ROWS}
     arrays = {key: np.asarray(value) for key, value in values.items() if value is not None}
-    with open(path, "wb") as file:  # a file object: np.savez must not add an ending of its own
+    with open(target, "wb") as file:  # a file object: np.savez must not add an ending of its own
         np.savez_compressed(file, allow_pickle=False, format=np.array(FORMAT), kind=np.array(kind), **arrays)

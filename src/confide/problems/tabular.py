@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import array, fits, flag, text, whole
 from confide.errors import InvalidParameter
 from confide.problems.finite import FiniteProblem
 from confide.problems.transitions import Transitions, check_probabilities, frozen, normalised, sparse_transitions
@@ -57,8 +58,8 @@ class TabularMDP(FiniteProblem):
             "transitions": P,
             "rewards": r,
             "start": check_start(start, P.states),
-            "stochastic_rewards": stochastic_rewards,
-            "name": name,
+            "stochastic_rewards": flag("stochastic_rewards", stochastic_rewards),
+            "name": text("name", name),
         }
         for key, value in fields.items():
             object.__setattr__(self, key, value)
@@ -75,7 +76,9 @@ class TabularMDP(FiniteProblem):
 
 def check_rewards(rewards: npt.ArrayLike, P: Transitions, horizon: int | None, name: str = "rewards") -> Array:
     """Mean rewards [h, s, a], from [h, s, a] or, with a horizon, from [s, a]."""
-    r = np.asarray(rewards, dtype=float)
+    r = array(name, rewards, finite=False)
+    if horizon is not None:
+        horizon = whole("horizon", horizon, at_least=1)
     steps = horizon if horizon is not None else (P.layers if P.layers > 1 or r.ndim == 3 else None)
     if steps is None:
         raise InvalidParameter("a problem that is the same at every step needs a horizon")
@@ -84,6 +87,7 @@ def check_rewards(rewards: npt.ArrayLike, P: Transitions, horizon: int | None, n
     if r.ndim == 3 and horizon is None and P.layers == 1:
         steps = len(r)
     if r.ndim == 2:
+        fits(horizon=steps, states=len(r), actions=r.shape[1])
         r = np.repeat(r[None], steps, axis=0)
     if r.shape != (steps, P.states, P.actions) or (P.layers > 1 and P.layers != steps):
         raise InvalidParameter(
@@ -97,7 +101,7 @@ def check_rewards(rewards: npt.ArrayLike, P: Transitions, horizon: int | None, n
 
 
 def check_start(start: npt.ArrayLike, states: int) -> Array:
-    where = np.asarray(start, dtype=float)
+    where = array("start", start, finite=False)
     if where.shape != (states,):
         raise InvalidParameter(f"start must have shape ({states},), got {where.shape}")
     check_probabilities(where[None], "start", "")

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from confide import arguments
 from confide.errors import InvalidParameter
 from confide.problems import _kernels
 
@@ -54,7 +55,7 @@ class Transitions:
 
 def sparse_transitions(dense: npt.ArrayLike, name: str = "transitions") -> Transitions:
     """From [h, s, a, s'] or [s, a, s'], checked row by row."""
-    array = np.asarray(dense, dtype=float)
+    array = arguments.array(name, dense, finite=False)
     if array.ndim == 3:
         array = array[None]
     if array.ndim != 4 or array.shape[1] != array.shape[3] or array.size == 0:

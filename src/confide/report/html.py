@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from confide.arguments import text
 from confide.drawing import Look
 from confide.experiments.group import OPEN
 from confide.experiments.run import Run
@@ -28,6 +29,8 @@ def write_report(runs: Sequence[Run], path: str | Path, *, title: str = "What pr
     `command` is what reproduces it; the commands that the runs carry stand in where it is not given. The page may load nothing
     from anywhere and run no script but its own: a content security policy, not care, sees to that.
     """
+    text("title", title)
+    text("command", command)
     return write_study(study_of_runs(runs, name=title), path, command=command)
 
 

@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from confide import arguments
+from confide._durable import make_folder, replace
 from confide.report.looks import palette
 
 if TYPE_CHECKING:
@@ -69,9 +71,9 @@ def render(template: str, *, data: object = None, **shown: Any) -> str:
 
 
 def write(text: str, path: str | Path) -> Path:
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(text, encoding="utf-8", newline="\n")
+    target = Path(arguments.path("path", path))
+    make_folder(target.parent)
+    replace(target, text.encode())
     return target
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from confide import drawing
+from confide import arguments, drawing
+from confide.arguments import choice, kind
 from confide.drawing import INK, UNIFORM, Bar, Level, Line, Look, Panel, Style
 from confide.errors import InvalidParameter
 from confide.experiments.group import OPEN
@@ -65,8 +66,8 @@ def plot_study(
     at the epsilon nearest to 1 unless `epsilons` says which. `problems` and `agents` choose some. Where regret is not known, figures show
     what users earned.
     """
-    if what not in _NEEDS:
-        raise InvalidParameter(f"the figure must be one of {', '.join(_NEEDS)}, got {what!r}")
+    choice("what", what, _NEEDS)
+    kind("study", study, Study)
     for name, asked, there in (("problem", problems, study.problems), ("agent", agents, study.agents)):
         for one in asked or ():
             if one not in there:
@@ -84,7 +85,7 @@ def save_figures(runs: Sequence[Run], folder: str | Path) -> list[Path]:
 
 def save_study_figures(study: Study, folder: str | Path) -> list[Path]:
     """Where regret is not known on any problem, the file of returns is named after them."""
-    target = Path(folder)
+    target = Path(arguments.path("folder", folder))
     target.mkdir(parents=True, exist_ok=True)
     written = []
     for what in _NEEDS:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide import drawing
+from confide._durable import staged
 from confide.drawing import LIGHT
 from confide.errors import InvalidParameter
 from confide.privacy.certificate import Certificate
@@ -236,17 +237,18 @@ def _draw(ax: "Axes", shown: Shown) -> None:
 
 def write_values(shown: Shown, folder: str | Path, *, command: str = "") -> Path:
     """The estimate, its certificate, `values.csv`, `figures/values.{svg,png}` and `report.html` into a folder; where the page is."""
-    target = Path(folder)
-    shown.estimate.save(target)
-    (target / "figures").mkdir(parents=True, exist_ok=True)
-    with (target / "values.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(heads(shown))
-        writer.writerows([int(row[0]), *map(repr, row[1:])][shown.one :] for row in sorted(rows(shown)))
-    figure = plot_values(shown)
-    for ending in (".svg", ".png"):
-        drawing.saved(figure, target / "figures" / f"values{ending}")
-    return page.write(_page(shown, (target / "figures" / "values.svg").read_bytes(), command), target / "report.html")
+    with staged(Path(folder), last="estimate.npz") as target:
+        shown.estimate.save(target)
+        (target / "figures").mkdir()
+        with (target / "values.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(heads(shown))
+            writer.writerows([int(row[0]), *map(repr, row[1:])][shown.one :] for row in sorted(rows(shown)))
+        figure = plot_values(shown)
+        for ending in (".svg", ".png"):
+            drawing.saved(figure, target / "figures" / f"values{ending}")
+        page.write(_page(shown, (target / "figures" / "values.svg").read_bytes(), command), target / "report.html")
+    return Path(folder) / "report.html"
 
 
 def _page(shown: Shown, picture: bytes, command: str) -> str:

@@ -89,6 +89,63 @@ def regression_sums(
 
 
 @njit
+def is_rank_one(values: Array, m: int, grid: float, row: float, target: float, unit: bool) -> bool:
+    """Whether each row (svec(M), c) of `values` is (X X^T, k X) up to rounding, with ||X|| <= row and |k| <= target, or with
+    ||X||^2 + k^2 / 2 <= 1 (`unit`).
+
+    With X = sqrt(s) u, M = s u u^T and c = t u. The direction u is read off the longer of the two, where rounding matters least.
+    """
+    room = 4.0 * (1.0 + np.sqrt(m)) * grid
+    u = np.empty(m)
+    for h in range(len(values)):
+        M, c = values[h, : m * (m + 1) // 2], values[h, m * (m + 1) // 2 :]
+        trace, best, k = 0.0, 0, 0
+        heaviest = -1.0
+        for i in range(m):
+            trace += M[k]
+            if M[k] > heaviest:
+                heaviest, best = M[k], i
+            k += m - i
+        length = np.sqrt((c * c).sum())
+        if length > trace:
+            u[:] = c / length
+        elif trace > 0.0:
+            for j in range(m):
+                i, other = min(best, j), max(best, j)
+                entry = M[i * m - i * (i - 1) // 2 + other - i]
+                u[j] = entry if i == other else entry / np.sqrt(2.0)
+            norm = np.sqrt((u * u).sum())
+            if norm == 0.0:
+                return False
+            u /= norm
+        else:
+            u[:] = 0.0
+        s, t, k = 0.0, 0.0, 0
+        for i in range(m):
+            t += c[i] * u[i]
+            for j in range(i, m):
+                s += M[k] * u[i] * u[j] * (1.0 if i == j else np.sqrt(2.0))
+                k += 1
+        longest = 1.0 if unit else row * row
+        most = min(max(s + room, 0.0), longest)
+        limit = target * np.sqrt(most)
+        if unit:  # t^2 = s k^2 <= 2 s (1 - s), which is largest at s = 1/2
+            most = max(min(most, 0.5), min(s - room, 1.0))
+            limit = np.sqrt(2.0 * most * (1.0 - most))
+        if s > longest + room or abs(t) > limit + room:
+            return False
+        k = 0
+        for i in range(m):
+            if abs(c[i] - t * u[i]) > room:
+                return False
+            for j in range(i, m):
+                if abs(M[k] - s * u[i] * u[j] * (1.0 if i == j else np.sqrt(2.0))) > room:
+                    return False
+                k += 1
+    return True
+
+
+@njit
 def one_row_per_step(problem: Ints, counts: Ints, problems: int, users: int) -> bool:
     """Whether the rows can come from so many users, each with at most one row per problem."""
     rows = np.zeros(problems, np.int64)

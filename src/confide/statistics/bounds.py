@@ -12,10 +12,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import real, whole
 from confide.errors import InvalidParameter
 from confide.mechanisms.symmetric import svec_size
 from confide.privacy.bounded import Array, Bound, Bounded, grid_for, real_numbers
-from confide.privacy.request import Relation
+from confide.privacy.request import Relation, parse_relation
 from confide.statistics import _kernels
 
 Ints = npt.NDArray[np.int64]
@@ -67,7 +68,7 @@ class RegressionRows:
     def __post_init__(self) -> None:
         _check_sizes(steps=self.steps, dimension=self.dimension)
         _check_numbers(row_norm=self.row_norm, balance=self.balance)
-        if self.target != 0:  # 0: X X^T alone, and noise where responses would be
+        if real("target", self.target) != 0:  # 0: X X^T alone, and noise where responses would be
             _check_numbers(target=self.target)
 
     @property
@@ -104,9 +105,15 @@ class RegressionRows:
             step = min(apart, math.sqrt(_coordinates(d)) * self._step(relation))
         return self.steps * step + self.size * self.grid
 
+    def contains(self, values: Array) -> bool:
+        stacked = np.ascontiguousarray(values).reshape(self.steps, -1)
+        if self.nonnegative and values.min() < 0:
+            return False
+        return bool(_kernels.is_rank_one(stacked, self.dimension, self.grid, self.row_norm, self.balance * self.target, False))
+
     def _step(self, relation: Relation) -> float:
         L, KY = self.row_norm, self.balance * self.target
-        if relation == Relation.NULL:
+        if parse_relation(relation) == Relation.NULL:
             return L * math.hypot(L, KY)
         if self.nonnegative:
             return math.sqrt(2) * L * math.hypot(L, KY)
@@ -173,11 +180,15 @@ class WeightedRows:
         return grid_for(self.largest)
 
     def sensitivity(self, relation: Relation) -> float:
-        step = 1.0 if relation == Relation.NULL else math.sqrt(2)
+        step = 1.0 if parse_relation(relation) == Relation.NULL else math.sqrt(2)
         return math.sqrt(self.steps) * step + math.sqrt(self.size) * self.grid
 
     def l1_sensitivity(self, relation: Relation) -> float:
         return self.steps * _unit_row_l1(self.dimension, relation) + self.size * self.grid
+
+    def contains(self, values: Array) -> bool:
+        stacked = np.ascontiguousarray(values).reshape(self.steps, -1)
+        return bool(_kernels.is_rank_one(stacked, self.dimension, self.grid, 1.0, 0.0, True))
 
     def counted(self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int) -> Bounded:
         """Weighted rows [n, m] and targets [n], each of `count` [n] users at `step` [n]; every user has at most one row per step."""
@@ -220,11 +231,10 @@ def _coordinates(dimension: int) -> int:
 
 def _check_sizes(**sizes: int) -> None:
     for name, value in sizes.items():
-        if value < 1:
-            raise InvalidParameter(f"{name} must be at least 1, got {name}={value}")
+        whole(name, value, at_least=1)
 
 
 def _check_numbers(**numbers: float) -> None:
     for name, value in numbers.items():
-        if not 1e-50 < value < 1e50:
+        if not 1e-50 < real(name, value) < 1e50:
             raise InvalidParameter(f"{name} must be positive and finite, got {name}={value}")

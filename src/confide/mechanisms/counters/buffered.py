@@ -16,9 +16,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import array
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import _kernels
-from confide.mechanisms.counters.counter import Memory, check_leaves
+from confide.mechanisms.counters.counter import Memory, check_leaves, check_order, check_time
 from confide.privacy.bounded import Array
 
 
@@ -39,7 +40,7 @@ class Buffered:
 
     def __post_init__(self) -> None:
         check_leaves(self.leaves)
-        gaps = tuple(float(gap) for gap in self.gaps) or optimal_gaps(self.leaves)
+        gaps = tuple(array("gaps", self.gaps, ndim=1).tolist()) or optimal_gaps(self.leaves)
         if len(gaps) % 2 or not all(a < b for a, b in zip((0.0, *gaps), (*gaps, 1.0), strict=True)):
             raise InvalidParameter(f"gaps must be an even number of increasing values in (0, 1), got {gaps}")
         object.__setattr__(self, "gaps", gaps)
@@ -47,12 +48,12 @@ class Buffered:
 
     def column_norm(self, order: int) -> float:
         coder = self._parts.coder
-        if order == 1:
+        if check_order(order) == 1:
             return 1 + float(coder.weights @ _geometric(coder.gaps, self.leaves - 1))
         return math.sqrt(1 + _energy(coder, self.leaves - 1))
 
     def row_norm(self, t: int) -> float:
-        return math.sqrt(_energy(self._parts.decoder, t))
+        return math.sqrt(_energy(self._parts.decoder, check_time(t, self.leaves)))
 
     def parameters(self) -> dict[str, Any]:
         return {"gaps": list(self.gaps)}

@@ -11,15 +11,16 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import choice, has, whole
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
-from confide.mechanisms.additive import AdditiveNoise, additive_noise
-from confide.mechanisms.sources import NoiseSource
+from confide.mechanisms.additive import AdditiveNoise, additive_noise, check_bound
+from confide.mechanisms.sources import NoiseSource, check_source
 from confide.mechanisms.state import pack, unpack
 from confide.privacy.bounded import Array, Bound, Bounded, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee, no_guarantee
 from confide.privacy.loss import Loss
-from confide.privacy.request import NoPrivacy, Relation, Request, Trust
+from confide.privacy.request import NoPrivacy, Relation, Request, Trust, requested
 
 Memory = dict[str, npt.NDArray[Any]]
 
@@ -68,8 +69,8 @@ class Counter:
     def __init__(
         self, bound: Bound, factorisation: Factorisation, *, loss: Loss, request: Request, users: int, noise: NoiseSource
     ) -> None:
-        if not 1 <= users < 2**53:
-            raise InvalidParameter(f"users must be at least 1 and below 2^53, got users={users}")
+        check_bound(bound), check_source(noise), requested(request, "request"), whole("users", users, at_least=1)
+        has("factorisation", factorisation, ("leaves", "encode", "decode"), "a counter, such as Tree(leaves)")
         self.bound, self.factorisation, self.users = bound, factorisation, users
         self.noise: AdditiveNoise = additive_noise(
             bound, loss, Relation(request.relation), factorisation, discrete=noise.discrete, users=users
@@ -180,13 +181,22 @@ class Counter:
 
 
 def check_leaves(leaves: int) -> None:
-    if leaves < 1:
-        raise InvalidParameter(f"leaves must be at least 1, got leaves={leaves}")
+    whole("leaves", leaves, at_least=1)
+
+
+def check_time(t: int, leaves: int) -> int:
+    if whole("t", t, at_least=1) > leaves:
+        raise InvalidParameter(f"t must be at most the number of leaves, {leaves}, got t={t}")
+    return int(t)
+
+
+def check_order(order: int) -> int:
+    return choice("order", order, (1, 2))
 
 
 def dense(factorisation: Factorisation) -> tuple[Array, Array]:
     """(B, C) as matrices, by running the counter on unit vectors: for tests, audits and certificates of short streams."""
-    n = factorisation.leaves
+    n = has("factorisation", factorisation, ("leaves", "encode", "decode"), "a counter, such as Tree(leaves)").leaves
     memory = factorisation.private_memory(n, np.float64)
     blocks = [factorisation.encode(t, np.eye(n)[t - 1], memory) for t in range(1, n + 1)]
     coder: Array = np.concatenate([np.atleast_2d(block) for block in blocks])

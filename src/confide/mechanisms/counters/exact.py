@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.mechanisms.counters.counter import Memory, check_leaves
+from confide.mechanisms.counters.counter import Memory, check_leaves, check_order, check_time
 from confide.privacy.bounded import Array
 
 
@@ -24,9 +24,10 @@ class Exact:
         check_leaves(self.leaves)
 
     def column_norm(self, order: int) -> float:
-        return float(self.leaves) if order == 1 else math.sqrt(self.leaves)
+        return float(self.leaves) if check_order(order) == 1 else math.sqrt(self.leaves)
 
-    def row_norm(self, t: int) -> float:  # noqa: ARG002 - the same at every t
+    def row_norm(self, t: int) -> float:
+        check_time(t, self.leaves)
         return 1.0
 
     def parameters(self) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import fits, whole
 from confide.errors import InvalidParameter
-from confide.mechanisms.counters.counter import Memory, check_leaves
+from confide.mechanisms.counters.counter import Memory, check_leaves, check_order, check_time
 from confide.privacy.bounded import Array
 
 
@@ -27,7 +28,7 @@ class Toeplitz:
 
     def __post_init__(self) -> None:
         check_leaves(self.leaves)
-        if self.bits is not None and not 4 <= self.bits <= 30:
+        if self.bits is not None and not 4 <= whole("bits", self.bits) <= 30:
             raise InvalidParameter(f"bits must be between 4 and 30, got bits={self.bits}")
 
     @property
@@ -39,11 +40,12 @@ class Toeplitz:
         return 1.0 if self.bits is None else 2.0**self.bits
 
     def column_norm(self, order: int) -> float:
+        fits(leaves=self.leaves)
         coder = _coder(self.leaves, self.bits)
-        return float(coder.sum()) if order == 1 else math.sqrt(float(coder @ coder))
+        return float(coder.sum()) if check_order(order) == 1 else math.sqrt(float(coder @ coder))
 
     def row_norm(self, t: int) -> float:
-        decoder = _decoder(self.leaves, self.bits)[:t]
+        decoder = _decoder(self.leaves, self.bits)[: check_time(t, self.leaves)]
         return math.sqrt(float(decoder @ decoder))
 
     def parameters(self) -> dict[str, Any]:

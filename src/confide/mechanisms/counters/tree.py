@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.mechanisms.counters.counter import Memory, check_leaves
+from confide.mechanisms.counters.counter import Memory, check_leaves, check_order, check_time
 from confide.privacy.bounded import Array
 
 
@@ -32,10 +32,10 @@ class Tree:
         return self.leaves.bit_length()
 
     def column_norm(self, order: int) -> float:
-        return float(self.levels) if order == 1 else math.sqrt(self.levels)
+        return float(self.levels) if check_order(order) == 1 else math.sqrt(self.levels)
 
     def row_norm(self, t: int) -> float:
-        return math.sqrt(t.bit_count())
+        return math.sqrt(check_time(t, self.leaves).bit_count())
 
     def parameters(self) -> dict[str, Any]:
         return {}
@@ -69,7 +69,7 @@ class HonakerTree(Tree):
     name: ClassVar[str] = "honaker"
 
     def row_norm(self, t: int) -> float:
-        variances = _refined_variances(self.levels)
+        t, variances = check_time(t, self.leaves), _refined_variances(self.levels)
         return math.sqrt(sum(variances[i] for i in range(self.levels) if t >> i & 1))
 
     def encode(self, t: int, leaf: npt.NDArray[Any], memory: Memory) -> npt.NDArray[Any]:

@@ -6,12 +6,14 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from confide.errors import InvalidParameter
+from confide.arguments import fits, real, sizes, whole
 from confide.problems.lq import LQSystem
 
 Array = npt.NDArray[np.float64]
 
 GRAVITY = 9.81
+_LONGEST = 100.0  # step, or pendulum: what is unstable grows exponentially with it
+_FASTEST = 1e3  # spectral radius: costs grow with its square at every step
 
 
 def oscillator(*, horizon: int = 5) -> LQSystem:
@@ -46,7 +48,7 @@ def pendulum(*, length: float = 1.0, dt: float = 0.05, horizon: int = 10) -> LQS
 
     angle'' = g/l (angle + u) - angle'/10, so u = -angle just holds it.
     """
-    _check_positive(length=length)
+    real("length", length, at_least=1 / _LONGEST, at_most=_LONGEST)
     pull = GRAVITY / length
     F, G = np.array([[0.0, 1.0], [pull, -0.1]]), np.array([[0.0], [pull]])
     return _sampled(F, G, np.diag([1.0, 0.1]), np.array([[0.1]]), dt, horizon, 0.02, "pendulum")
@@ -57,8 +59,8 @@ def mass_chain(*, masses: int = 3, dt: float = 0.5, horizon: int = 10) -> LQSyst
 
     The first half of the states are positions, the second half speeds. The input reaches the first mass through all the others.
     """
-    if masses < 1:
-        raise InvalidParameter(f"masses must be at least 1, got masses={masses}")
+    whole("masses", masses, at_least=1)
+    fits(positions=2 * masses, speeds=2 * masses)
     springs = np.eye(masses, k=1) + np.eye(masses, k=-1) - 2 * np.eye(masses)
     F = np.block([[np.zeros((masses, masses)), np.eye(masses)], [springs, -0.2 * np.eye(masses)]])
     G = np.eye(2 * masses)[:, -1:]
@@ -79,13 +81,14 @@ def random_lq(
     [.2, .6]; then both are scaled down if the norm of all is above 1. What is given takes the place of what is drawn. A given spectral
     radius (1 or more is unstable) is kept: nothing is scaled down then, and the bounds on ||(A, B)||_F and on gains are powers of two.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(whole("seed", seed, at_least=0))
     drawn = int(rng.integers(2, 5)), int(rng.integers(1, 3)), int(rng.integers(5, 11))
     n, d, H = (own if given is None else given for given, own in zip((states, inputs, horizon), drawn, strict=True))
-    if n < 1 or d < 1:
-        raise InvalidParameter(f"states and inputs must be at least 1, got states={n}, inputs={d}")
-    if spectral_radius is not None and not (math.isfinite(spectral_radius) and spectral_radius >= 0):
-        raise InvalidParameter(f"spectral_radius must be finite and not negative, got spectral_radius={spectral_radius}")
+    n, d, H = sizes(states=(n, 1), inputs=(d, 1), horizon=(H, 1))
+    fits(states=n, successors=n)
+    fits(states=n, inputs=d)
+    if spectral_radius is not None:
+        real("spectral_radius", spectral_radius, at_least=0, at_most=_FASTEST)
     A, B = rng.normal(size=(n, n)), rng.normal(size=(n, d))
     radius = rng.uniform(0.4, 0.9)
     A *= (radius if spectral_radius is None else spectral_radius) / np.abs(np.linalg.eigvals(A)).max()
@@ -101,7 +104,7 @@ def _sampled(F: Array, G: Array, Q: Array, R: Array, dt: float, horizon: int, no
     """x' = F x + G u in continuous time, with inputs that are held for steps of dt; Q and R are costs per step."""
     from scipy.signal import cont2discrete
 
-    _check_positive(dt=dt)
+    real("dt", dt, above=0, at_most=_LONGEST), whole("horizon", horizon, at_least=1)
     n, d = G.shape
     A, B, *_ = cont2discrete((F, G, np.eye(n), np.zeros((n, d))), dt, method="zoh")
     return _with_room(LQSystem(A, B, Q, R, horizon, noise_radius, name=name))
@@ -111,9 +114,3 @@ def _with_room(system: LQSystem) -> LQSystem:
     """The public bound on gains is the next power of two above the optimal ones, as the default of the bound on ||(A, B)||_F is."""
     longest = max(float(np.linalg.norm(K, 2)) for K in system.optimal_policy.gains)
     return replace(system, gain_bound=2.0 ** math.ceil(math.log2(max(longest, 1.0))))
-
-
-def _check_positive(**values: float) -> None:
-    for key, value in values.items():
-        if not (math.isfinite(value) and value > 0):
-            raise InvalidParameter(f"{key} must be positive and finite, got {key}={value}")

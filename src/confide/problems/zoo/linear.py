@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from confide.arguments import fits, sizes, whole
 from confide.problems.linear_mdp import LinearMDP
 
 
@@ -11,7 +12,11 @@ def latent(seed: int = 0, *, states: int = 20, actions: int = 4, horizon: int = 
     From default_rng(seed), in this order: mode(s, a); the blur Dirichlet(.5), phi(s, a) = .85 one-hot(mode) + .15 blur; the measures
     mu_h(j, .) ~ Dirichlet(.12) for h, then j; for each of the last two steps the feature that has the reward weight 1.
     """
-    S, A, H, d = states, actions, horizon, dimension
+    S, A, H, d = sizes(states=(states, 1), actions=(actions, 1), horizon=(horizon, 1), dimension=(dimension, 1))
+    whole("seed", seed, at_least=0)
+    fits(states=S, actions=A, horizon=H, successors=S)
+    fits(states=S, actions=A, dimension=d)
+    fits(dimension=d, modes=d)
     rng = np.random.default_rng(seed)
     modes = rng.integers(d, size=(S, A))
     features = 0.85 * np.eye(d)[modes] + 0.15 * rng.dirichlet(np.full(d, 0.5), size=(S, A))
@@ -27,7 +32,10 @@ def one_hot(*, states: int = 5, horizon: int = 5) -> LinearMDP:
 
     Action 0 moves left. Action 1 moves right with .8, stays with .15, moves left with .05; whoever would leave stays.
     """
+    states, horizon = sizes(states=(states, 2), horizon=(horizon, 1))
     S, A, d = states, 2, 2 * states
+    fits(states=S, actions=A, features=d)
+    fits(horizon=horizon, features=d, successors=S)
     P, r = np.zeros((S, A, S)), np.zeros((S, A))
     for s in range(S):
         left, right = max(s - 1, 0), min(s + 1, S - 1)

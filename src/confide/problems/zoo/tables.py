@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from confide.errors import InvalidParameter
+from confide.arguments import fits, real, whole
 from confide.problems.tabular import TabularMDP
 
 Array = npt.NDArray[np.float64]
@@ -15,7 +15,8 @@ def riverswim(*, states: int = 6, horizon: int = 20) -> TabularMDP:
     Action 0 (left) always succeeds. Action 1 (right) gets forward with .35, stays with .6, is carried back with .05; on the left bank it
     gets forward with .6, else stays; on the right bank it stays with .6, else is carried back.
     """
-    S = _at_least(states, 2, "states")
+    S = whole("states", states, at_least=2)
+    fits(states=S, actions=2, successors=S)
     P, r = np.zeros((S, 2, S)), np.zeros((S, 2))
     for s in range(S):
         P[s, 0, max(s - 1, 0)] = 1.0
@@ -37,9 +38,8 @@ def chain(*, states: int = 40, stay: float = 0.5, horizon: int = 200) -> Tabular
 
     Departures: the paper leaves open when the reward is paid and where episodes start; both are as above.
     """
-    N = _at_least(states, 2, "states")
-    if not 0 <= stay < 1:
-        raise InvalidParameter(f"stay must be in [0, 1), got stay={stay}")
+    N, stay = whole("states", states, at_least=2), real("stay", stay, at_least=0, below=1)
+    fits(states=N + 1, successors=N + 1)
     P, r = np.zeros((N + 1, 1, N + 1)), np.zeros((N + 1, 1))
     for s in range(N - 1):
         P[s, 0, [s, s + 1]] = stay, 1 - stay
@@ -51,6 +51,9 @@ def chain(*, states: int = 40, stay: float = 0.5, horizon: int = 200) -> Tabular
 
 def chain_values(*, states: int = 40, stay: float = 0.5, discount: float = 0.99) -> Array:
     """The exact discounted values of states 0..N-1 of the chain: V(N-1) = 1 and V(s) = discount (stay V(s) + (1 - stay) V(s+1))."""
+    states, discount = whole("states", states, at_least=1), real("discount", discount, at_least=0, at_most=1)
+    stay = real("stay", stay, at_least=0, below=1)
+    fits(states=states)
     ratio = discount * (1 - stay) / (1 - discount * stay)
     values: Array = ratio ** np.arange(states - 1.0, -1.0, -1.0)
     return values
@@ -65,7 +68,9 @@ def deep_sea(size: int = 10, seed: int = 0) -> TabularMDP:
     Departures: the original pays .01 / size for moving left by charging it for moving right, which would tell who knows the rewards which
     action is which; here rewards depend on the column alone and are never negative.
     """
-    N = _at_least(size, 2, "size")
+    N = whole("size", size, at_least=2)
+    whole("seed", seed, at_least=0)
+    fits(horizon=N, size=N, actions=2, successors=N)
     right = np.random.default_rng(seed).integers(2, size=(N, N))
     P, r = np.zeros((N, N, 2, N)), np.zeros((N, N, 2))
     for h in range(N):
@@ -74,9 +79,3 @@ def deep_sea(size: int = 10, seed: int = 0) -> TabularMDP:
             P[h, s, 1 - right[h, s], max(s - 1, 0)] = 1.0
     r[:, 0], r[N - 1, N - 1] = 0.01 / N, 1.0
     return TabularMDP(P, r, np.eye(N)[0], name="deep-sea")
-
-
-def _at_least(value: int, least: int, name: str) -> int:
-    if value < least:
-        raise InvalidParameter(f"{name} must be at least {least}, got {name}={value}")
-    return value

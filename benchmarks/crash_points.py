@@ -1,0 +1,545 @@
+"""Kill the commands that write files at every operation on a file, and fill the disk under them.
+
+    python benchmarks/crash_points.py [--only NAME] [--quick] [--write] [--before FILE]
+
+Each command runs in a forked process, under a library (`crash_points.c`, compiled with cc) that numbers the calls that change files: open
+for writing, write, truncate, fsync, rename, unlink, mkdir. After a kill readers look at what is there, and the same command runs again;
+`ABOUT` says what is bad. A small disk is a tmpfs, mounted in a namespace of its own, which needs the permission to do so; afterwards it
+gets enough room. Numbers from another version of the library (--before) stand beside the new ones: they are the JSON that --json writes
+there, on the same machine.
+"""
+
+import argparse
+import ctypes
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from record import record
+
+HERE = Path(__file__).parent
+Numbers = dict[str, Any]
+ABOUT = """What the commands leave behind if they are killed (SIGKILL) before each call that changes a file, and for a write also when
+half of its bytes are written; and on disks (tmpfs) of 20 sizes that are too small. A point is bad if
+
+- a reader takes a result for complete that lacks its certificate or another file, or holds a file of another result;
+- the same command, run again, does not end in the result of a command that was not killed (locked out);
+- PRIVATE state or temporary files are left behind after that;
+- the ledger was charged, and the release cannot be had again at no further cost, or differs from what was shown before;
+- on a full disk, the error is not one line.
+
+A kill keeps what the kernel holds in memory, so that power cuts are not part of this table. Figures are replaced by small files."""
+TIMEOUT = 120  # seconds; a command that takes longer hangs
+PAGES = "</html>"
+CLOCK = ("seconds",)  # of JSON: depends on the clock
+
+
+@dataclass
+class Command:
+    """A command, what must be there before it, and how its result is judged."""
+
+    name: str
+    arguments: list[str]
+    result: str  # the folder or the file that it makes
+    prepare: Callable[[Path], None]
+    complete: Callable[[Path, "Command"], str]  # "": nothing is taken for complete that is not
+    after: Callable[[Path, "Command"], str] = lambda _folder, _command: ""  # "": nothing is missing after the command ran again
+    expected: dict[str, str] = field(default_factory=dict)  # digests of the files of a result that was not interrupted
+    before: dict[str, str] = field(default_factory=dict)  # of what `prepare` put there
+    answer: bytes = b""  # of evaluate: the bytes of the release
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {path.relative_to(folder).as_posix(): digest(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def digest(path: Path) -> str:
+    """Of what does not depend on the clock. Of a page only whether it is whole: it says when it was made, and what was charged."""
+    data = path.read_bytes()
+    if path.suffix == ".html":
+        return "whole" if data.rstrip().endswith(PAGES.encode()) else "cut off"
+    if path.name.endswith((".ledger", ".lock")):
+        return "there"
+    if path.suffix == ".json":
+        try:
+            data = json.dumps({key: value for key, value in json.loads(data).items() if key not in CLOCK}).encode()
+        except ValueError:
+            return "not JSON"
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def below(found: dict[str, str], folder: str) -> dict[str, str]:
+    """The files of a result: no temporary files and no locks, which readers do not look at."""
+    names = [name for name in found if name.startswith(folder) and ".part" not in name and not name.endswith(".lock")]
+    return {name: found[name] for name in names}
+
+
+# What readers see
+
+
+def runs_complete(folder: Path, command: Command) -> str:
+    from confide.errors import ConfideError
+    from confide.experiments.run import Run
+
+    found = digests(folder)
+    for path in folder.rglob("run.json"):
+        where = path.parent.relative_to(folder).as_posix() + "/"
+        try:
+            read = Run.load(path.parent)
+        except ConfideError:
+            continue
+        if read.certificate is None:
+            return f"run.json without a certificate ({'complete' if read.complete else 'interrupted'})"
+        if read.complete and below(found, where) != below(command.expected, where):
+            return "a complete run lacks files, or holds others"
+        if not read.complete and below(found, where) != below(command.before, where):
+            return "an interrupted run holds files of another one"
+    return ""
+
+
+def estimate_complete(folder: Path, command: Command) -> str:
+    from confide.errors import ConfideError
+    from confide.evaluation import ValueEstimate
+
+    try:
+        ValueEstimate.load(folder / "est")
+    except ConfideError:
+        return ""
+    if (folder / "est" / "estimate.npz").read_bytes() != command.answer:
+        return "the estimate that is shown is not the one that was charged"
+    lacking = below(command.expected, "est/").items() - digests(folder).items()
+    return "" if not lacking else "an estimate without its certificate or report"
+
+
+def ledger_whole(folder: Path, command: Command) -> str:
+    """Charged once, and the release is stored."""
+    from confide.evaluation import ValueEstimate
+    from confide.privacy.ledger import Ledger
+
+    spends = Ledger(folder / "budget.ledger").spends
+    if len(spends) != 1 or not spends[0].released:
+        return f"{len(spends)} spends in the ledger, or no release"
+    same = ValueEstimate.load(folder / "est").to_bytes() == command.answer
+    return "" if same else "another release for the same charge"
+
+
+def comparison_complete(folder: Path, command: Command) -> str:
+    from confide.errors import ConfideError
+    from confide.report.comparison import Comparison
+
+    try:
+        Comparison.load(folder / "out")
+    except ConfideError:
+        return ""
+    found = below(digests(folder), "out/")
+    whole = [below(one, "out/") for one in (command.expected, command.before)]
+    return (
+        "" if any(found == one for one in whole if one) else "a table with figures or a report that are missing or of another one"
+    )
+
+
+def ledger_made(folder: Path, _command: Command) -> str:
+    from confide.errors import ConfideError
+    from confide.privacy.ledger import Ledger
+
+    try:
+        total = Ledger(folder / "budget.ledger").total
+    except ConfideError:
+        return ""
+    return "" if (total.epsilon, total.delta) == (10.0, 1e-4) else "a ledger with another total"
+
+
+# The commands
+
+
+def nothing(_folder: Path) -> None:
+    pass
+
+
+def interrupted(folder: Path) -> None:
+    """A run of the same command that Ctrl-C has stopped: a result so far, and the state to go on from."""
+    from confide.experiments.spec import RunSpec, run_seeds
+    from confide.privacy.request import JointDP
+    from confide.problems.catalogue import make
+
+    def progress(_seed: int) -> Callable[[int, float | None], None]:
+        def served(users: int, _regret: float | None) -> None:
+            if users > 20:
+                raise KeyboardInterrupt
+
+        return served
+
+    world = make("lock", seed=0, horizon=None)
+    spec = RunSpec(agent="ucrl-vtr", problem=world.name, episodes=60, privacy=JointDP(1.0, 1e-5))
+    list(run_seeds(spec, world, range(1), out=folder / "out", progress=progress, command="confide"))
+
+
+def with_ledger(folder: Path) -> None:
+    from confide.privacy.ledger import Ledger
+
+    Ledger.init(folder / "budget.ledger", epsilon=10.0, delta=1e-4)
+
+
+def other_comparison(folder: Path) -> None:
+    """The folder holds another comparison already."""
+    (folder / "sweep.toml").write_text(SWEEP.replace("seeds = 2", "seeds = 1"))
+    call(["compare", "sweep.toml", "--out", "out", "--store", "store", "--workers", "1"], folder)
+    (folder / "sweep.toml").write_text(SWEEP)
+
+
+def sweep_file(folder: Path) -> None:
+    (folder / "sweep.toml").write_text(SWEEP)
+
+
+SWEEP = 'agents = ["ucrl-vtr", "uniform"]\nproblems = ["lock"]\nepisodes = 60\nseeds = 2\n[privacy]\nepsilons = [1.0]\n'
+
+
+def commands(log: Path) -> list[Command]:
+    run = ["run", "ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "60", "--out", "out"]
+    compare = ["compare", "sweep.toml", "--out", "out", "--store", "store", "--workers", "1"]
+    asked = ["--states", "3", "--epsilon", "1", "--delta", "1e-5", "--source", "fast", "--seed", "7"]
+    evaluate = ["evaluate", str(log), *asked, "--ledger", "budget.ledger", "--out", "est"]
+    init = ["ledger", "init", "budget.ledger", "--epsilon", "10", "--delta", "1e-4"]
+    return [
+        Command("run --out, 2 seeds", [*run, "--seeds", "2"], "out", nothing, runs_complete),
+        Command("run --out, resumed", run, "out", interrupted, runs_complete),
+        Command("evaluate --ledger --out", evaluate, "est", with_ledger, estimate_complete, ledger_whole),
+        Command("compare", compare, "out", sweep_file, comparison_complete),
+        Command("compare, over another one", compare, "out", other_comparison, comparison_complete),
+        Command("ledger init", init, "budget.ledger", nothing, ledger_made),
+    ]
+
+
+# Processes
+
+
+def call(arguments: list[str], folder: Path, *, at: int = 0, torn: bool = False, log: int = -1) -> tuple[int, str]:
+    """The command in a forked process, killed at call `at` (0: never): its exit code, -9 if it was killed, and what it said."""
+    said = folder.parent / "said.txt"
+    child = os.fork()
+    if child == 0:
+        code = 70
+        try:
+            signal.alarm(TIMEOUT)
+            out = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.dup2(out, 2)
+            os.chdir(folder)
+            from confide.cli import main
+
+            sys.argv = ["confide", *arguments]
+            ctypes.CDLL(None).crash_arm(str(folder).encode(), ctypes.c_long(at), int(torn), log)
+            main(arguments)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    status = os.waitpid(child, 0)[1]
+    return os.waitstatus_to_exitcode(status), said.read_text(errors="replace")
+
+
+def fresh(folder: Path, command: Command) -> None:
+    """What must be there before the command is made once, and copied."""
+    made = folder.with_name(command.name)
+    if not made.exists():
+        made.mkdir()
+        command.prepare(made)
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(made, folder)
+
+
+def learn(command: Command, folder: Path) -> str:
+    """What the command makes if nothing happens; a letter for each of its calls."""
+    fresh(folder, command)
+    command.before = digests(folder)
+    read, write = os.pipe()
+    code, said = call(command.arguments, folder, log=write)
+    os.close(write)
+    if code:
+        raise SystemExit(f"{command.name}: {said}")
+    with os.fdopen(read, "rb") as pipe:
+        calls = pipe.read().decode()
+    command.expected = digests(folder)
+    if (folder / "est").exists():
+        command.answer = (folder / "est" / "estimate.npz").read_bytes()
+    return calls
+
+
+def verdict(command: Command, folder: Path) -> str:
+    """After a crash: what readers see, what the same command makes of it, what is left. The empty text is good."""
+    whole = command.result == "budget.ledger" and not command.complete(folder, command) and usable(folder)
+    if wrong := command.complete(folder, command):
+        return wrong
+    code, said = call(command.arguments, folder)
+    if "Traceback" in said:
+        return "traceback"
+    if code == -signal.SIGALRM:
+        return "hangs"
+    if code and not whole:
+        return f"locked out: {said.strip().splitlines()[-1][:110]}"
+    found = digests(folder)
+    left = sorted(found.keys() - command.expected.keys())
+    if any(".private" in name for name in left) or any(path.name.endswith(".private") for path in folder.iterdir()):
+        return "PRIVATE state is left"
+    if left:
+        return f"temporary files are left: {Path(left[0]).suffix}"
+    if found != command.expected:
+        return "another result"
+    return command.after(folder, command)
+
+
+def usable(folder: Path) -> bool:
+    from confide.errors import ConfideError
+    from confide.privacy.ledger import Ledger
+
+    try:
+        Ledger(folder / "budget.ledger")
+    except ConfideError:
+        return False
+    return True
+
+
+def crashes(command: Command, folder: Path, calls: str, step: int) -> Iterator[str]:
+    """A verdict for each point."""
+    points = [(at, torn) for at, kind in enumerate(calls, start=1) for torn in ((False, True) if kind == "w" else (False,))]
+    for at, torn in points[::step]:
+        fresh(folder, command)
+        code, said = call(command.arguments, folder, at=at, torn=torn)
+        wrong = verdict(command, folder) if code == -signal.SIGKILL else f"not killed: {said.strip()[-200:]}"
+        if wrong:
+            print(f"  {command.name}, {'half of ' if torn else ''}call {at} ({calls[at - 1]}): {wrong}", file=sys.stderr)
+        yield wrong
+
+
+# Disk full
+
+
+def full(command: Command, folder: Path, kilobytes: int, enough: int) -> str:
+    """In a process with a mount namespace of its own, so that the small disk is gone with it."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        try:
+            wrong = _full(command, folder, kilobytes, enough)
+        except BaseException as error:
+            wrong = f"{type(error).__name__}: {error}"
+        os.write(write, wrong.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        wrong = pipe.read()
+    os.waitpid(child, 0)
+    return wrong
+
+
+def _full(command: Command, folder: Path, kilobytes: int, enough: int) -> str:
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def mount(options: str, flags: int) -> None:
+        if libc.mount(b"none", str(folder).encode(), b"tmpfs", flags, options.encode()) != 0:
+            raise OSError(ctypes.get_errno(), "mount")
+
+    new_namespace, new_user, private, recursive, remount = 0x00020000, 0x10000000, 1 << 18, 1 << 14, 32
+    if libc.unshare(new_namespace | (0 if os.geteuid() == 0 else new_user)) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+    libc.mount(b"none", b"/", None, private | recursive, None)
+    mount(f"size={enough}k", 0)
+    shutil.copytree(folder.with_name(command.name), folder, dirs_exist_ok=True)
+    used = sum(-(-path.stat().st_size // 4096) * 4 for path in folder.rglob("*") if path.is_file())
+    mount(f"size={used + kilobytes}k", remount)
+    code, said = call(command.arguments, folder)
+    if "Traceback" in said or said.count("\n") > 1:
+        return f"no one-line error: {said.strip()[-200:]}"
+    if code < 0 or (code == 0 and digests(folder) != command.expected):
+        return f"exit code {code}, and the result is not whole"
+    mount(f"size={enough}k", remount)
+    return verdict(command, folder)
+
+
+# The report
+
+
+def a_picture(_figure: object, path: Path) -> Path:
+    """Instead of a figure: a file of the same name."""
+    path.write_bytes(path.name.encode() * 500)
+    return path
+
+
+class Noon(datetime):
+    """A clock that stands: the same command writes the same certificate."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return datetime(2000, 1, 1, 12, tzinfo=tz)
+
+
+def warm(log: Path, folder: Path) -> None:
+    """Import and compile in this process what the forked ones need."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from confide import drawing
+    from confide.cli import main
+    from confide.experiments import loop
+    from confide.privacy import certificate
+
+    loop.SAVE_EVERY = -1.0  # a state after every batch
+    drawing.saved = a_picture  # to draw takes longer than all the rest
+    certificate.datetime = Noon  # type: ignore[attr-defined, misc]
+    for command in commands(log):
+        fresh(folder, command)
+        os.chdir(folder)
+        sys.argv = ["confide", *command.arguments]
+        try:
+            with redirect_stdout(io.StringIO()):
+                main(command.arguments)
+        except SystemExit as end:
+            if end.code:
+                raise
+        os.chdir(HERE)
+
+
+def make_log(path: Path) -> None:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng, users, steps = np.random.default_rng(0), 50, 4
+    columns = {"user": np.repeat(np.arange(users), steps), "trajectory": np.zeros(users * steps, dtype=np.int64)}
+    columns |= {"step": np.tile(np.arange(steps), users), "state": rng.integers(3, size=users * steps)}
+    pq.write_table(pa.table({**columns, "reward": rng.random(users * steps)}), path)
+
+
+def disks_for(folder: Path, number: int) -> tuple[list[int], int]:
+    """Kilobytes: half of the disks have no room for all files but the page, half have no room for the page; and a disk for everything."""
+    files = [(path.suffix, path.stat().st_size // 1024 + 4) for path in folder.rglob("*") if path.is_file()]
+    small, every = (sum(size for suffix, size in files if suffix not in without) for without in ((".html",), ()))
+    few, many = number // 2, number - number // 2
+    rooms = [4 + small * i // few for i in range(few)] + [4 + small + (every - small) * i // many for i in range(many)]
+    return [room // 4 * 4 for room in rooms], 4096 + 3 * every
+
+
+def measure(only: str, step: int, sizes: int) -> Numbers:
+    found: Numbers = {}
+    with tempfile.TemporaryDirectory() as base:
+        log, folder = Path(base) / "log.parquet", Path(base) / "work"
+        make_log(log)
+        warm(log, folder)
+        for command in commands(log):
+            if only not in command.name:
+                continue
+            started, calls = time.monotonic(), learn(command, folder)
+            print(f"{command.name}: {len(calls)} calls in {time.monotonic() - started:.1f} s", file=sys.stderr)
+            rooms, enough = disks_for(folder, sizes)
+            verdicts = list(crashes(command, folder, calls, step))
+            disks = [full(command, folder, room, enough) for room in rooms]
+            for i, wrong in enumerate(disks):
+                if wrong:
+                    print(f"  {command.name}, disk {i} of {sizes}: {wrong}", file=sys.stderr)
+            found[command.name] = {
+                "calls": dict(Counter(calls)),
+                "points": len(verdicts),
+                "bad": dict(Counter(wrong.split(":")[0] for wrong in verdicts if wrong)),
+                "disks": len(disks),
+                "bad disks": dict(Counter(wrong.split(":")[0] for wrong in disks if wrong)),
+            }
+            print(f"{command.name}: {found[command.name]}, {time.monotonic() - started:.0f} s", file=sys.stderr)
+    return found
+
+
+def saving(repeats: int = 50) -> float:
+    """Milliseconds of `Run.save` into a new folder, median."""
+    import confide
+
+    with tempfile.TemporaryDirectory() as folder:
+        world = confide.problems.lock(seed=0)
+        agent = confide.agents.UCRLVTR(world.public, episodes=60, privacy=confide.JointDP(1.0, 1e-5))
+        done, times = confide.run(agent, world), []
+        for i in range(repeats):
+            started = time.perf_counter()
+            done.save(f"{folder}/{i}")
+            times.append(1000 * (time.perf_counter() - started))
+    return median(times)
+
+
+def table(found: Numbers, before: Numbers | None) -> str:
+    """One line per command; numbers of the version before on the left of the arrow."""
+
+    def pair(name: str, number: Callable[[dict[str, Any]], int]) -> str:
+        new = f"{number(found[name])}"
+        return new if before is None else f"{number(before[name])} → {new}"
+
+    names = [name for name in found if name != "saving"]
+    points = sum(found[name]["points"] for name in names)
+    bad = sum(sum(found[name]["bad"].values()) for name in names)
+    disks, full_disks = sum(found[name]["disks"] for name in names), sum(sum(found[name]["bad disks"].values()) for name in names)
+    lines = [f"{bad} of {points} crash points are bad, and {full_disks} of {disks} full disks."]
+    if before is not None:
+        worse = sum(sum(before[name]["bad"].values()) for name in names), sum(before[name]["points"] for name in names)
+        old = sum(sum(before[name]["bad disks"].values()) for name in names)
+        lines[0] += f" Before: {worse[0]} of {worse[1]} crash points, and {old} of {disks} full disks."
+        lines[0] += " In the table, numbers before stand on the left of an arrow."
+    lines += ["", "| command | crash points | bad | full disks | bad | calls of fsync |", "|---|---|---|---|---|---|"]
+    for name in names:
+        cells = [
+            pair(name, lambda one: one["points"]),
+            pair(name, lambda one: sum(one["bad"].values())),
+            f"{found[name]['disks']}",
+            pair(name, lambda one: sum(one["bad disks"].values())),
+            pair(name, lambda one: one["calls"].get("s", 0)),
+        ]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    if before is not None:
+        lines += ["", "What was bad before:", "", "| command | verdict | points |", "|---|---|---|"]
+        for name in names:
+            for part, what in (("bad", ""), ("bad disks", "disk full: ")):
+                lines += [f"| `{name}` | {what}{verdict} | {number} |" for verdict, number in before[name][part].items()]
+    saved = f"{found['saving']:.1f}" if before is None else f"{before['saving']:.1f} → {found['saving']:.1f}"
+    lines += ["", f"`Run.save` takes {saved} ms (median of 50, into new folders on this machine's disk)."]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="commands whose name contains this")
+    parser.add_argument("--quick", action="store_true", help="every tenth point, four disks")
+    parser.add_argument("--step", type=int, default=1, help="one of so many points")
+    parser.add_argument("--json", type=Path, help="write the numbers to this file")
+    parser.add_argument("--before", type=Path, help="numbers of another version, from --json")
+    parser.add_argument("--write", action="store_true", help="write docs/benchmarks/crash_points.md")
+    asked = parser.parse_args()
+    if not os.environ.get("CRASH_POINTS"):
+        with tempfile.TemporaryDirectory() as folder:
+            library = str(Path(folder) / "crash_points.so")
+            subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, str(HERE / "crash_points.c"), "-ldl"], check=True)
+            again = {**os.environ, "LD_PRELOAD": library, "CRASH_POINTS": "1"}
+            raise SystemExit(subprocess.run([sys.executable, *sys.argv], env=again, check=False).returncode)
+    found = measure(asked.only, 10 if asked.quick else asked.step, 4 if asked.quick else 20) | {"saving": saving()}
+    if asked.json:
+        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+    before = json.loads(asked.before.read_text()) if asked.before else None
+    record("Crash points", f"{ABOUT}\n\n{table(found, before)}", write=asked.write)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Hostile arguments of the public API: how many calls end in an error that is not one of confide's, or never end.
+
+python benchmarks/fuzz_api.py [--calls 7000] [--seed 0]
+"""
+
+import argparse
+import faulthandler
+import fcntl
+import os
+import resource
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).parent.parent / "tests" / "fuzz")  # benchmarks/control.py would hide the package control
+from calls import fuzz  # noqa: E402
+
+
+def parsed():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=7000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=20.0, help="a call that runs longer is endless")
+    parser.add_argument("--not-named", action="store_true", help="list the refusals that do not name the argument, too")
+    return parser.parse_args()
+
+
+def main() -> None:
+    asked = parsed()
+    out = os.fdopen(fcntl.fcntl(1, fcntl.F_DUPFD, 100), "w")  # a call that takes 1 for the name of a file closes standard output
+    resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30,) * 2)  # a huge allocation fails here, and harms nobody
+    current = Path(tempfile.gettempdir()) / "fuzz_api.current"  # the call, should the process itself die
+
+    def watch(number, said):
+        current.write_text(f"{number} {said}\n")
+        faulthandler.dump_traceback_later(6 * asked.seconds, exit=True, file=out)  # compiled code does not see the alarm
+
+    with tempfile.TemporaryDirectory() as folder:
+        counts, found = fuzz(Path(folder), calls=asked.calls, seed=asked.seed, seconds=asked.seconds, watch=watch)
+    faulthandler.cancel_dump_traceback_later()
+    print(f"{asked.calls} calls, seed {asked.seed}\n\n| outcome | calls |\n|---|---|", file=out)
+    for kind, count in counts.most_common():
+        print(f"| {kind} | {count} ({100 * count / asked.calls:.2f} %) |", file=out)
+    print(file=out)
+    shown = [one for one in found if one[0].kind in ("raw", "endless") or (asked.not_named and "not named" in one[0].kind)]
+    for (kind, where, name), count in Counter((outcome.kind, outcome.where, name) for outcome, name, _ in shown).most_common():
+        outcome, _, chosen = next(one for one in shown if (one[0].kind, one[0].where, one[1]) == (kind, where, name))
+        print(f"{count:4} {kind} {name}: {where}\n      {outcome.said[:160]!a}\n      {chosen}", file=out)
+    out.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""Files that survive a crash or a full disk: a file, or a result of several files, is whole or not there.
+
+A killed process leaves behind temporary files, which have a random token in their names (containers share process ids), and a lock, which
+the kernel has released. The next process that writes to the same folder removes both.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from confide.errors import InvalidParameter
+
+LOCK = ".lock"
+_TEMPORARY = re.compile(r"(?P<name>.+)\.[0-9a-f]{16}\.part")
+
+
+def temporary(path: Path) -> Path:
+    """A new name beside `path`, known to `leftovers`."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
+
+
+def leftovers(folder: Path, *names: str) -> list[Path]:
+    """Temporary files and folders in `folder`, of these names only if any are given. Ask only where nobody else is writing."""
+    found = ((path, _TEMPORARY.fullmatch(path.name)) for path in folder.iterdir())
+    return [path for path, named in found if named and (not names or named["name"] in names)]
+
+
+def clean(folder: Path) -> None:
+    """Remove what killed processes left in a folder. Call it only where nobody else is writing."""
+    for path in leftovers(folder) if folder.is_dir() else []:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def replace(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+    """Write, sync, rename, sync the folder: after a crash the file is either the old one or the new one, whole."""
+    if path.exists() and not path.is_file():  # a device or a pipe has nothing to keep; a folder is an error
+        path.write_bytes(data)
+        return
+    with _written(path, data, mode) as new:
+        os.replace(new, path)
+    sync(path.parent)
+
+
+def create(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+    """The same for a file that must not exist yet: of several processes one makes it, and the others get FileExistsError."""
+    for path_left in leftovers(path.parent, path.name):
+        path_left.unlink(missing_ok=True)
+    for _ in range(100):
+        with contextlib.suppress(FileNotFoundError), _written(path, data, mode) as new:  # another process may clean up, too
+            _place(new, path)
+            break
+    else:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    sync(path.parent)
+
+
+def _place(new: Path, path: Path) -> None:
+    try:
+        os.link(new, path)
+    except FileExistsError:
+        raise
+    except (PermissionError, NotImplementedError):  # a file system without hard links: a kill in between leaves an empty file
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.replace(new, path)
+
+
+@contextlib.contextmanager
+def _written(path: Path, data: bytes, mode: int) -> Iterator[Path]:
+    """A temporary file beside `path`, on the disk."""
+    new = temporary(path)
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield new
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """With its parents, on the disk."""
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in made:
+        sync(each.parent)
+
+
+def sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def staged(folder: Path, *, last: str) -> Iterator[Path]:
+    """A folder to write the files of a result into; when the block ends, they take their places in `folder`.
+
+    All are on the disk before the first one moves, so that a full disk does no harm to what was there. By the file `last` readers know a
+    complete result: it is removed before the others move, and comes after them, so that it never stands beside files of another result.
+    """
+    make_folder(folder)
+    stage = temporary(folder / "result")
+    stage.mkdir()
+    try:
+        yield stage
+        files = [path for path in sorted(stage.rglob("*")) if path.is_file()]
+        for path in files:
+            sync(path)
+        if (folder / last).exists():
+            (folder / last).unlink()
+            sync(folder)
+        places = {path: folder / path.relative_to(stage) for path in files if path != stage / last}
+        for path, place in places.items():
+            make_folder(place.parent)
+            os.replace(path, place)
+        for parent in sorted({place.parent for place in places.values()}):
+            sync(parent)
+        os.replace(stage / last, folder / last)
+        sync(folder)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def output(folder: Path) -> Iterator[None]:
+    """A folder for the results of one process at a time, made and checked before the work begins, without what killed processes left.
+
+    After an error, folders that were made for nothing are removed.
+    """
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        with _locked(folder):
+            clean(folder)
+            yield
+    except BaseException:
+        for each in made:
+            with contextlib.suppress(OSError):  # there is something in it
+                each.rmdir()
+        raise
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """The kernel releases the lock of a process that died. The file is removed under the lock, so whoever waits for it looks again."""
+    path = folder / LOCK
+    try:
+        make_folder(folder)
+        handle = _lock(path)
+    except (FileExistsError, NotADirectoryError):
+        raise InvalidParameter(
+            f"cannot write results to the folder {folder}: a file has this name; choose another folder"
+        ) from None
+    except BlockingIOError:
+        raise InvalidParameter(
+            f"another process is writing to {folder}: wait until it has ended, or choose another folder"
+        ) from None
+    except OSError as error:
+        raise InvalidParameter(f"cannot write into {folder}: {error.strerror}; choose another folder") from None
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _lock(path: Path) -> int:
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.exists(path) and os.path.samestat(os.fstat(handle), os.stat(path)):
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)

@@ -1,0 +1,351 @@
+"""Neighbours with the same releases: agents that keep their promise show the same bytes, and those that leak past the noise are refuted."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+
+from confide import JointDP, LocalDP, NoPrivacy, run
+from confide.agents import LSVIUCB, UCRLVTR
+from confide.audit.canonical import canonical
+from confide.audit.replay import CHANNELS, replay
+from confide.audit.verify import taken_on_trust, verify
+from confide.errors import InvalidParameter, PrivacyError
+from confide.learning.agent import Abilities, Batch
+from confide.learning.client import LocalClient
+from confide.policy import TabularPolicy
+from confide.privacy import billboard
+from confide.privacy.bounded import Bounded, L2Ball
+from confide.privatizers import CentralPrivatizer, Message, every
+from confide.problems import lock, one_hot
+from confide.trajectory import Trajectories
+
+USERS = 24
+LOCK, TABLE = lock(0, states=5, actions=2, horizon=3, jump=2), one_hot(states=3, horizon=3)
+JOINT, LOCAL = JointDP(1.0, 1e-5), LocalDP(4.0, 1e-6)
+
+
+def replayed(kind, *, privacy=JOINT, world=LOCK, neighbours=USERS, seed=0):
+    def make(noise):
+        return kind(world.public, episodes=USERS, privacy=privacy, noise=noise, schedule=every(6, USERS))
+
+    return replay(make, world, neighbours=neighbours, seed=seed)
+
+
+def channels(result):
+    return {each.channel for each in result.differences}
+
+
+@pytest.mark.parametrize("privacy", [JOINT, JointDP(1.0), JointDP(1.0, 1e-5, relation="null"), LOCAL, NoPrivacy()], ids=str)
+def test_an_honest_learner_stands(privacy):
+    result = replayed(UCRLVTR, privacy=privacy)
+    assert not result.refuted and not result.undecided and not result.differences
+    assert set(result.compared) == set(CHANNELS) - {"errors"} - ({"messages"} if privacy != LOCAL else set())
+    assert (result.shift is None) == isinstance(privacy, NoPrivacy)
+    assert result.shift is None or 0.2 < result.shift <= 1
+    assert "the same bytes in policies" in result.said()[0] and f"{USERS} neighbouring data sets" in result.said()[0]
+
+
+def test_a_learner_that_looks_at_users_again_stands():
+    """LSVI-UCB: its questions follow from releases, and users are asked at every change of policy."""
+    result = replayed(LSVIUCB, world=TABLE)
+    assert not result.refuted and 0.2 < result.shift <= 1
+
+
+class Raw(UCRLVTR):
+    """Keeps the last user's last state, which nothing that leaves may depend on."""
+
+    seen = 0
+
+    def observe(self, users):
+        self.seen = int(users.states[-1, -1])
+        super().observe(users)
+
+
+class InPolicies(Raw):
+    """The agent of the issue: a raw state is in the policy that everybody gets. Its releases, guarantee and certificate are honest."""
+
+    def next_batch(self):
+        batch = super().next_batch()
+        actions = batch.policy.actions.copy()
+        actions[0] = [self.seen >> bit & 1 for bit in range(actions.shape[1])]
+        return Batch(TabularPolicy(actions, 2), batch.users)
+
+
+class InOpaquePolicies(Raw):
+    """The policy's own attributes do not show it: only what it does."""
+
+    def next_batch(self):
+        seen, batch = self.seen, super().next_batch()
+
+        class Hidden(TabularPolicy):
+            last = seen
+
+            def act(self, step, state, rng):  # noqa: ARG002
+                return int(state == self.last)
+
+        return Batch(Hidden(batch.policy.actions, 2), batch.users)
+
+
+class InSizes(Raw):
+    def next_batch(self):
+        batch = super().next_batch()
+        return Batch(batch.policy, min(batch.users, 1 + self.seen))
+
+
+class InMemory(Raw):
+    def current_round(self):
+        planned = super().current_round()
+        self._round = dataclasses.replace(planned, memory={**planned.memory, "last": np.array(self.seen)})
+        return self._round
+
+
+class InQuestions(Raw):
+    """A raw state decides what the next users are asked, and the question shows it."""
+
+    def current_round(self):
+        if self._round is None:
+            planned = super().current_round()
+            self._round = dataclasses.replace(planned, statistic=Moved(planned.statistic, self.seen))
+        return self._round
+
+
+@dataclasses.dataclass
+class Moved:
+    inner: object
+    by: int
+
+    def contribution(self, users):
+        made = self.inner.contribution(users)
+        return Bounded(made.values if self.by % 2 else np.zeros_like(made.values), made.bound, made.users)
+
+
+class InHiddenQuestions(Raw):
+    """Nothing that is shown says so, but a raw state decides what all later users contribute: the sum moves by more than one user."""
+
+    def contribution(self, users):
+        return Moved(self._round.statistic, self.seen).contribution(users)
+
+
+class InDescriptions(Raw):
+    def describe(self):
+        return dataclasses.replace(super().describe(), planning=f"users end in state {self.seen}")
+
+
+class InReleases(Raw):
+    def released(self):
+        made = super().released()
+        return dataclasses.replace(made, values=made.values + 1e-6 * self.seen)
+
+
+class InOutput(Raw):
+    def observe(self, users):
+        super().observe(users)
+        print(self.seen)
+
+
+class InErrors(Raw):
+    def observe(self, users):
+        super().observe(users)
+        if self.seen < 0:
+            raise InvalidParameter("a state does not exist")
+
+
+BROKEN = {
+    InPolicies: "policies",
+    InOpaquePolicies: "policies",
+    InSizes: "schedule",
+    InMemory: "memory",
+    InQuestions: "questions",
+    InDescriptions: "descriptions",
+    InReleases: "releases",
+    InOutput: "printed",
+    InErrors: "errors",
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN, ids=lambda kind: kind.__name__)
+def test_what_leaks_past_the_noise_is_refuted(kind):
+    result = replayed(kind)
+    assert result.refuted and BROKEN[kind] in channels(result)
+    assert CHANNELS[BROKEN[kind]] in result.said()[0]
+    assert result.on_grid == (kind is InOpaquePolicies)
+
+
+class Talkative(LocalClient):
+    """A device that hides a raw state in the nonce of its message."""
+
+    def report(self, trajectory):
+        sent = Message.from_bytes(super().report(trajectory))
+        nonce = sent.nonce[:-1] + bytes([int(trajectory.states[0, -1]) % 256])
+        return Message(sent.generation, nonce, sent.channel, sent.values).to_bytes()
+
+
+class Forgetful(LocalClient):
+    """A device that stores what it saw, and sends it to nobody yet."""
+
+    def report(self, trajectory):
+        self.seen = int(trajectory.states[0, -1])
+        return super().report(trajectory)
+
+    def save(self):
+        return super().save() + bytes([self.seen % 256])
+
+
+def with_devices(device):
+    class Server(UCRLVTR):
+        def client(self):
+            local = self._local_privatizer()
+            return device(self.algorithm, self.privacy, local.device_source(), channel=local.channel)
+
+    return Server
+
+
+@pytest.mark.parametrize("device", [Talkative, Forgetful])
+def test_devices_that_say_more_than_their_message_are_refuted(device):
+    result = replayed(with_devices(device), privacy=LOCAL)
+    assert channels(result) == {"messages"}
+    assert not replayed(with_devices(LocalClient), privacy=LOCAL, neighbours=4).refuted
+
+
+class Plain:
+    """Not a learner: it counts the states where episodes end."""
+
+    abilities = Abilities(noise=True, mechanisms=True)
+
+    def __init__(self, public, *, episodes, privacy, noise, schedule):
+        self.episodes, self.public = episodes, public
+        self._bound = L2Ball(1.0, public.states)
+        self._privatizer = CentralPrivatizer(self._bound, schedule, privacy=privacy, noise=noise)
+        self.guarantee, self.noise = billboard(self._privatizer.guarantee), noise
+
+    def mechanisms(self):
+        return [self._privatizer.mechanism()]
+
+    def plan(self, values):
+        return np.tile((values > 0).astype(int), (self.public.horizon, 1))
+
+    def next_batch(self):
+        users, times = self._privatizer.users, self._privatizer.schedule.times
+        released = self._privatizer.release()
+        return Batch(TabularPolicy(self.plan(released.values), 2), times[released.generation] - users)
+
+    def observe(self, users):
+        ends = users.states[:, -1]
+        ends = np.eye(self.public.states)[ends[ends >= 0]].sum(axis=0)
+        self._privatizer.absorb(Bounded(ends, self._bound, users.users))
+
+
+class Again(Plain):
+    """The first user is in the place of the last one of every batch: absorbed several times."""
+
+    first = None
+
+    def observe(self, users):
+        states = users.states.copy()
+        if self.first is not None:
+            states[-1] = self.first
+        else:
+            self.first = states[0]
+        super().observe(Trajectories(states, users.actions, users.rewards))
+
+
+@pytest.mark.parametrize("kind", [InHiddenQuestions, Again])
+def test_sums_that_move_by_more_than_one_user_are_refuted(kind):
+    """Every channel shows the same bytes, and the stated loss would be exceeded."""
+    result = replayed(kind, neighbours=2 * USERS)
+    assert not result.differences and result.refuted and result.shift > 1.2
+    assert "times as far apart as the stated loss allows" in result.said()[0]
+
+
+class OwnNoise(Plain):
+    """Draws noise itself: a replay cannot put another release in its place."""
+
+    def plan(self, values):
+        return super().plan(values + self.noise.gaussian(1.0, values.shape))
+
+
+class Moody(Plain):
+    """Plans at random, and not from a seed."""
+
+    def plan(self, values):
+        return np.random.default_rng().integers(2, size=(self.public.horizon, len(values)))
+
+
+def test_agents_of_any_kind_can_be_replayed():
+    result = replayed(Plain)
+    assert not result.refuted and not result.undecided and result.shift == pytest.approx(1 / np.sqrt(2), rel=1e-6)
+
+
+def test_what_cannot_be_decided_is_said():
+    assert replayed(OwnNoise).undecided == tuple(CHANNELS)
+    result = replayed(Moody)
+    assert not result.refuted and result.undecided == ("policies",)
+    assert any("NOT DECIDED for policies" in line for line in result.said())
+
+
+def test_verdicts_hold_no_data():
+    """What is said of a refuted agent names channels and positions."""
+    said = replayed(InErrors).to_json()
+    assert set(said["differences"][0]) == {"channel", "replaced", "served"}
+
+
+def test_canonical_bytes():
+    """Equal values have the same bytes; everything that a reader can tell apart has others."""
+
+    def enclosing(value):
+        return lambda state: state + value
+
+    class Slotted:
+        __slots__ = ("_y", "x")
+
+        def __init__(self, x, y):
+            self.x, self._y = x, y
+
+    made = [
+        lambda: np.zeros(3),
+        lambda: np.zeros((3, 1)),
+        lambda: np.zeros(3, dtype=np.float32),
+        lambda: np.array([None, 1], dtype=object),
+        lambda: -0.0,
+        lambda: 0.0,
+        lambda: 0,
+        lambda: {"b": 1, "a": {3, 1, 2}},
+        lambda: {"b": 1, "a": {3, 1}},
+        lambda: enclosing(1),
+        lambda: enclosing(2),
+        lambda: functools.partial(enclosing, 1),
+        lambda: Slotted(1, 2),
+        lambda: Slotted(1, 3),
+        lambda: np.random.default_rng(0),
+        lambda: np.random.default_rng(1),
+        lambda: TabularPolicy(np.zeros((1, 2), dtype=int), 2),
+        lambda: object,
+    ]
+    digests = [canonical(each()) for each in made]
+    assert len(set(digests)) == len(made)
+    assert digests == [canonical(each()) for each in made]
+    assert canonical({"a": 1, "b": 2}) == canonical({"b": 2, "a": 1})
+    cycle = []
+    cycle.append(cycle)
+    assert canonical(cycle) == canonical(cycle)
+
+
+@pytest.mark.parametrize("neighbours", [0, -1, 1.5, True])
+def test_bad_numbers_of_neighbours_are_refused(neighbours):
+    with pytest.raises(InvalidParameter, match="neighbours must be a whole number"):
+        replayed(UCRLVTR, neighbours=neighbours)
+
+
+def test_a_certificate_quotes_a_replay_and_a_refuted_agent_is_not_run():
+    """The library's own agents need no such lines; a class of somebody's own is on trust, whatever was tested."""
+    for kind, foreign in ((UCRLVTR, False), (Raw, True)):
+        agent = kind(LOCK.public, episodes=USERS, privacy=JOINT)
+        certificate = run(agent, LOCK, counts=False, audited=replayed(kind, neighbours=4)).certificate
+        verify(certificate)
+        assert any("4 neighbouring data sets" in said for said in certificate.document["checked"])
+        assert ("on_trust" in certificate.document) == foreign
+        assert any("Raw is not part of confide" in said for said in taken_on_trust(certificate)) == foreign
+    with pytest.raises(PrivacyError, match="was refuted: replay"):
+        run(InPolicies(LOCK.public, episodes=USERS, privacy=JOINT), LOCK, audited=replayed(InPolicies))

@@ -1,0 +1,478 @@
+"""Calls of the public API with valid arguments, of which one or two are replaced by hostile values, and what became of them."""
+
+import copy
+import inspect
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from hostile import VALUES, TooLong, limit, place, short
+
+import confide
+from confide import (
+    agents,
+    audit,
+    evaluation,
+    experiments,
+    logs,
+    mechanisms,
+    policy,
+    privacy,
+    privatizers,
+    problems,
+    report,
+    statistics,
+)
+from confide.errors import ConfideError
+from confide.experiments.sweep import Sweep
+from confide.mechanisms import counters
+from confide.privacy import accounting
+from confide.privacy.certificate import Mechanism
+
+NAMESPACES = {"": confide, "agents": agents, "audit": audit, "evaluation": evaluation, "logs": logs, "mechanisms": mechanisms}
+NAMESPACES |= {"privacy": privacy, "privatizers": privatizers, "problems": problems, "report": report, "statistics": statistics}
+# Protocols and abstract classes that nobody calls, errors, warnings, enumerations, tables, modules and unions of types.
+NOT_CALLED = {
+    "Agent",
+    "Algorithm",
+    "Subject",
+    "Statistic",
+    "Estimator",
+    "NoiseSource",
+    "Privatizer",
+    "Logs",
+    "PROBLEMS",
+    "PRIVATIZERS",
+}
+NOT_CALLED |= {"TWINS", "Relation", "Trust", "Request", "Loss", "Problem", "accounting", "DeltaWarning", *NAMESPACES}
+NOT_CALLED |= {"ConfideError", "InvalidParameter", "PrivacyError", "BudgetExceeded"}
+# Records that the library makes and nobody else: they check nothing, and hold what they are given.
+RECORDS = {
+    "Audit",
+    "Check",
+    "Verification",
+    "Plan",
+    "Proposal",
+    "ExpectedNoise",
+    "ValueEstimate",
+    "Abilities",
+    "Description",
+    "Round",
+}
+RECORDS |= {"Calibration", "Batch", "Run", "Comparison", "Certificate"}
+
+
+class Fresh:
+    """An argument that a call uses up: made anew for each."""
+
+    def __init__(self, make):
+        self.make = make
+
+
+@dataclass(frozen=True)
+class Case:
+    call: object
+    valid: dict  # by name; "*" are positional ones
+    data: frozenset = frozenset()  # arguments that are somebody's data: not replaced here
+
+    def replaced(self, chosen):
+        given = {name: value.make() if isinstance(value, Fresh) else value for name, value in self.valid.items()}
+        return given | chosen
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
+def source():
+    return mechanisms.FastSource(rng())
+
+
+PRIVATE = {"privacy": confide.JointDP(1.0, 1e-5)}
+CENTRAL = confide.CentralDP(1.0, 1e-6)
+LOSS = confide.GaussianDP(0.1)
+
+
+def cases(folder: Path) -> dict[str, Case]:
+    made = {**_privacy(folder), **_mechanisms(folder), **_privatizers(), **_problems(folder), **_agents(), **_logs(folder)}
+    return made | _evaluation() | _roof(folder)
+
+
+def _privacy(folder):
+    guarantee = privacy.Guarantee(LOSS, CENTRAL, privacy.Trust.CENTRAL, 10, "fast")
+    mechanism = Mechanism("tree", "gaussian", norm=2, sensitivity=1.0, scale=3.7, parameters={"leaves": 4}, query="x")
+    found = {}
+    for kind in ("CentralDP", "JointDP", "LocalDP"):
+        found[kind] = Case(getattr(confide, kind), {"epsilon": 1.0, "delta": 1e-5, "relation": "replace"})
+    found["NoPrivacy"] = Case(confide.NoPrivacy, {})
+    found["GaussianDP"] = Case(confide.GaussianDP, {"mu": 0.5})
+    found["PureDP"] = Case(confide.PureDP, {"epsilon": 0.5})
+    found["ApproxDP"] = Case(confide.ApproxDP, {"epsilon": 0.5, "delta": 1e-5})
+    for loss in (LOSS, confide.PureDP(0.5), confide.ApproxDP(0.5, 1e-5)):
+        name = type(loss).__name__
+        found[f"{name}.epsilon_at"] = Case(loss.epsilon_at, {"delta": 1e-5})
+        found[f"{name}.delta_at"] = Case(loss.delta_at, {"epsilon": 1.0})
+        found[f"{name}.group"] = Case(loss.group, {"k": 2})
+    found["gaussian_delta"] = Case(accounting.gaussian_delta, {"epsilon": 1.0, "mu": 0.5})
+    found["gaussian_mu"] = Case(accounting.gaussian_mu, {"epsilon": 1.0, "delta": 1e-5})
+    found["gaussian_epsilon"] = Case(accounting.gaussian_epsilon, {"mu": 0.5, "delta": 1e-5})
+    given = {"loss": LOSS, "request": CENTRAL, "trust": privacy.Trust.CENTRAL, "users": 10, "source": "fast", "times": 1}
+    found["Guarantee"] = Case(privacy.Guarantee, given)
+    found["Guarantee.participations"] = Case(guarantee.participations, {"k": 2})
+    found["billboard"] = Case(confide.billboard, {"guarantee": guarantee})
+    found["certify"] = Case(
+        privacy.certify, {"guarantee": guarantee, "mechanisms": [mechanism], "subject": "x", "assumptions": ["x"]}
+    )
+    found["compose"] = Case(privacy.compose, {"losses": [LOSS, confide.PureDP(0.5)], "delta": 1e-5})
+    found["loss_for"] = Case(privacy.loss_for, {"request": CENTRAL})
+    numbers = iter(range(10**9))
+    total = {"epsilon": 3.0, "delta": 1e-5, "relation": "replace", "others_epsilon": 0.5, "others_delta": 1e-6}
+    found["Ledger.init"] = Case(confide.Ledger.init, {"path": Fresh(lambda: folder / f"ledger-{next(numbers)}")} | total)
+    ledger = confide.Ledger.init(folder / "ledger.sqlite", **total)
+    found["Ledger"] = Case(confide.Ledger, {"path": ledger.path})
+    spend = {"id": Fresh(lambda: f"id {next(numbers)}"), "what": "x", "loss": confide.GaussianDP(1e-9), "relation": "replace"}
+    found["Ledger.spend"] = Case(ledger.spend, spend | {"release": lambda: b"x"})
+    certificate = confide.privacy.certify(guarantee, [mechanism])
+    certificate.save(folder / "certificate.json")
+    found["Certificate.load"] = Case(confide.Certificate.load, {"path": folder / "certificate.json"})
+    return found
+
+
+def _mechanisms(folder):
+    found = {"Tree": Case(mechanisms.Tree, {"leaves": 4}), "HonakerTree": Case(mechanisms.HonakerTree, {"leaves": 4})}
+    found |= {name: Case(getattr(mechanisms, name), {"leaves": 4}) for name in ("Exact", "Buffered", "Toeplitz")}
+    found["Toeplitz, bits"] = Case(mechanisms.Toeplitz, {"leaves": 4, "bits": 8})
+    found["Buffered, gaps"] = Case(mechanisms.Buffered, {"leaves": 4, "gaps": (0.1, 0.2)})
+    for name in ("Tree", "HonakerTree", "Exact", "Buffered", "Toeplitz"):
+        one = getattr(mechanisms, name)(4)
+        found[f"{name}.column_norm"] = Case(one.column_norm, {"order": 2})
+        found[f"{name}.row_norm"] = Case(one.row_norm, {"t": 2})
+    bound = statistics.L2Ball(1.0, 3)
+    given = {"factorisation": mechanisms.Tree(4), "bound": bound, "noise": Fresh(source)}
+    names = list(inspect.signature(mechanisms.Counter).parameters)
+    given |= {"guarantee": privacy.Guarantee(LOSS, CENTRAL, privacy.Trust.CENTRAL, 4, "fast")} if "guarantee" in names else {}
+    given |= {"loss": LOSS} if "loss" in names else {}
+    given |= {"request": CENTRAL} if "request" in names else {}
+    given |= {"privacy": CENTRAL} if "privacy" in names else {}
+    given |= {"relation": privacy.Relation.REPLACE} if "relation" in names else {}
+    given |= {"users": 4} if "users" in names else {}
+    found["Counter"] = Case(mechanisms.Counter, {name: value for name, value in given.items() if name in names})
+    found["FastSource"] = Case(mechanisms.FastSource, {"rng": Fresh(rng)})
+    found["SecureSource"] = Case(mechanisms.SecureSource, {})
+    found["noise_source"] = Case(mechanisms.noise_source, {"name": "fast", "seed": 0})
+    found["SmoothGaussian"] = Case(
+        mechanisms.SmoothGaussian, {"epsilon": 1.0, "delta": 1e-5, "dimension": 2, "calibration": "tight"}
+    )
+    found["StateFile"] = Case(mechanisms.StateFile, {"path": folder / "x.state"})
+    found["StateFile.write"] = Case(mechanisms.StateFile(folder / "y.state").write, {"data": b"x"})
+    found["svec"] = Case(mechanisms.svec, {"matrices": np.eye(2)})
+    found["smat"] = Case(mechanisms.smat, {"vectors": np.ones(3), "dimension": 2})
+    found["dense"] = Case(counters.dense, {"factorisation": mechanisms.Tree(4)})
+    found["L2Ball"] = Case(statistics.L2Ball, {"radius": 1.0, "size": 3})
+    found["RegressionRows"] = Case(
+        statistics.RegressionRows, {"steps": 2, "dimension": 3, "row_norm": 1.0, "target": 1.0, "balance": 1.0}
+    )
+    found["WeightedRows"] = Case(statistics.WeightedRows, {"steps": 2, "dimension": 3, "balance": 1.0})
+    for one in (bound, statistics.RegressionRows(2, 3), statistics.WeightedRows(2, 3)):
+        found[f"{type(one).__name__}.sensitivity"] = Case(one.sensitivity, {"relation": privacy.Relation.NULL})
+    return found
+
+
+def _privatizers():
+    bound, schedule = statistics.L2Ball(1.0, 3), privatizers.geometric(100)
+    usual = {"bound": bound, "schedule": schedule, "privacy": CENTRAL, "noise": Fresh(source), "counter": None, "loss": None}
+    local = usual | {"privacy": confide.LocalDP(1.0, 1e-5)}
+    found = {"CentralPrivatizer": Case(privatizers.CentralPrivatizer, usual | {"store": None})}
+    found["LocalPrivatizer"] = Case(privatizers.LocalPrivatizer, local)
+    found["make_privatizer"] = Case(privatizers.make_privatizer, usual)
+    expected = {name: usual[name] for name in ("bound", "schedule", "privacy", "counter", "loss")} | {"discrete": False}
+    found["expected_noise"] = Case(privatizers.expected_noise, expected)
+    found["open_channel"] = Case(
+        privatizers.open_channel,
+        {"bound": bound, "privacy": confide.LocalDP(1.0, 1e-5), "source": Fresh(source), "users": 1, "loss": None},
+    )
+    total = privacy.bounded.Bounded(np.zeros(3), bound, 10)
+    found["release_once"] = Case(privatizers.release_once, {"total": total, "privacy": CENTRAL, "noise": Fresh(source)})
+    shares = [privatizers.Share(bound, 0.5), privatizers.Share(statistics.L2Ball(2.0, 2), 0.5)]
+    given = {"shares": shares, "privacy": CENTRAL, "noise": Fresh(source), "users": 10, "loss": None}
+    found["SharedBudget"] = Case(privatizers.SharedBudget, given)
+    found["Share"] = Case(privatizers.Share, {"bound": bound, "share": 0.5, "query": "x"})
+    message = {"generation": 0, "nonce": b"n" * 16, "channel": b"c" * 16, "values": np.zeros(3)}
+    found["Message"] = Case(privatizers.Message, message)
+    channel = privatizers.open_channel(bound, confide.LocalDP(1.0, 1e-5), source=source())
+    found["Channel"] = Case(privatizers.Channel, {name: getattr(channel, name) for name in ("bound", "noise", "guarantee")})
+    found["Schedule"] = Case(privatizers.Schedule, {"times": (1, 2, 5)})
+    found["custom"] = Case(privatizers.custom, {"times": [1, 2, 5]})
+    found["every"] = Case(privatizers.every, {"interval": 2, "episodes": 10})
+    found["every_episode"] = Case(privatizers.every_episode, {"episodes": 10})
+    found["geometric"] = Case(privatizers.geometric, {"episodes": 100, "first": 30, "ratio": 1.3})
+    best = {"leaves": 4, "privacy": CENTRAL, "discrete": False, "users": 10}
+    found["best_counter"] = Case(privatizers.best_counter, best)
+    found["takes_messages"] = Case(privatizers.takes_messages, {"privacy": CENTRAL})
+    found["worst_std"] = Case(privatizers.worst_std, {"factorisation": mechanisms.Tree(4), "order": 2})
+    return found
+
+
+def _problems(folder):
+    sizes = {"seed": 0, "states": 6, "actions": 2, "horizon": 3}
+    found = {name: Case(getattr(problems, name), sizes | {"jump": 2}) for name in ("lock", "lock_rewards")}
+    found |= {name: Case(getattr(problems, name), sizes | {"dimension": 2}) for name in ("rand", "latent")}
+    found["liao_hard"] = Case(problems.liao_hard, {"seed": 0, "episodes": 10_000, "dimension": 3, "horizon": 3})
+    found["one_hot"] = Case(problems.one_hot, {"states": 4, "horizon": 3})
+    found["riverswim"] = Case(problems.riverswim, {"states": 4, "horizon": 3})
+    found["chain"] = Case(problems.chain, {"states": 4, "stay": 0.5, "horizon": 5})
+    found["chain_values"] = Case(problems.chain_values, {"states": 4, "stay": 0.5, "discount": 0.9})
+    found["deep_sea"] = Case(problems.deep_sea, {"size": 3, "seed": 0})
+    found |= {name: Case(getattr(problems, name), {"horizon": 3}) for name in ("oscillator", "thermal", "glucose")}
+    found["double_integrator"] = Case(problems.double_integrator, {"dt": 0.5, "horizon": 3})
+    found["pendulum"] = Case(problems.pendulum, {"length": 1.0, "dt": 0.05, "horizon": 3})
+    found["mass_chain"] = Case(problems.mass_chain, {"masses": 2, "dt": 0.5, "horizon": 3})
+    found["random_lq"] = Case(problems.random_lq, {"seed": 0, "states": 2, "inputs": 1, "spectral_radius": 0.9, "horizon": 3})
+    found["icu_sepsis"] = Case(problems.icu_sepsis, {"horizon": 5})
+    found["icu_sepsis_expert"] = Case(problems.icu_sepsis_expert, {"horizon": 5})
+    found["icu_sepsis_centres"] = Case(problems.icu_sepsis_centres, {})
+    found["make"] = Case(problems.make, {"name": "lock", "seed": 0, "horizon": 3})
+    world = problems.riverswim(states=4, horizon=3)
+    problems.save_problem(world, folder / "problem.npz")
+    found["save_problem"] = Case(problems.save_problem, {"problem": world, "path": folder / "saved.npz"})
+    found["load_problem"] = Case(problems.load_problem, {"path": folder / "problem.npz"})
+    table = {"transitions": np.full((3, 2, 3), 1 / 3), "rewards": np.zeros((3, 2)), "start": np.full(3, 1 / 3), "horizon": 4}
+    found["TabularMDP"] = Case(problems.TabularMDP, table | {"stochastic_rewards": False, "name": "table"})
+    mixture = problems.lock(states=4, actions=2, horizon=3, jump=1)
+    given = {name: getattr(mixture, name) for name in ("kernels", "weights", "rewards", "start", "reward_features", "name")}
+    found["LinearMixtureMDP"] = Case(problems.LinearMixtureMDP, given)
+    linear = problems.one_hot(states=3, horizon=3)
+    names = ("features", "measures", "reward_weights", "start", "stochastic_rewards", "name")
+    found["LinearMDP"] = Case(problems.LinearMDP, {name: getattr(linear, name) for name in names})
+    system = problems.oscillator()
+    names = ("A", "B", "Q", "R", "horizon", "noise_radius", "parameter_bound", "gain_bound", "name")
+    found["LQSystem"] = Case(problems.LQSystem, {name: getattr(system, name) for name in names})
+    given = {"statespace": problems.to_control(system), "Q": np.eye(2), "R": np.eye(1), "horizon": 5, "noise_radius": 0.1}
+    given |= {"dt": None, "method": "zoh", "state_observed": True, "parameter_bound": None, "gain_bound": 1.2, "name": "x"}
+    found["from_control"] = Case(problems.from_control, given)
+    found["to_control"] = Case(problems.to_control, {"system": system, "dt": 0.5})
+    found["from_gymnasium"] = Case(problems.from_gymnasium, {"env": "FrozenLake-v1", "horizon": 5})
+    found["reward_map"] = Case(problems.reward_map, {"env": "FrozenLake-v1"})
+    found["to_gymnasium"] = Case(problems.to_gymnasium, {"problem": world})
+    found["GymProblem"] = Case(problems.GymProblem, {"env": "CartPole-v1", "features": np.asarray, "horizon": 5})
+    found["TabularPolicy"] = Case(policy.TabularPolicy, {"actions": np.zeros((2, 3), int), "choices": 2})
+    found["StochasticPolicy"] = Case(policy.StochasticPolicy, {"weights": np.full((2, 3, 2), 0.5)})
+    found["LinearPolicy"] = Case(policy.LinearPolicy, {"gains": np.zeros((2, 1, 2))})
+    found["RandomPolicy"] = Case(policy.RandomPolicy, {"choices": 2})
+    found["uniform_policy"] = Case(policy.uniform_policy, {"horizon": 2, "states": 3, "actions": 2})
+    policy.uniform_policy(2, 3, 2).save(folder / "policy.npz")
+    found["load_policy"] = Case(policy.load_policy, {"path": folder / "policy.npz"})
+    found["policy.save"] = Case(policy.uniform_policy(2, 3, 2).save, {"path": folder / "saved-policy.npz"})
+    uniform = policy.uniform_policy(3, 4, 2)
+    found["problem.sample"] = Case(world.sample, {"policy": uniform, "users": 3, "rng": Fresh(rng)})
+    found["problem.count"] = Case(world.count, {"policy": uniform, "users": 3, "rng": Fresh(rng)})
+    found["problem.value"] = Case(world.value, {"policy": uniform})
+    return found
+
+
+def _agents():
+    mixture = problems.lock(states=4, actions=2, horizon=3, jump=1).public
+    linear, system = problems.one_hot(states=3, horizon=3).public, problems.oscillator().public
+    found = {}
+    for name, public in {
+        **dict.fromkeys(("UCRLVTR", "UCRLVTRPlus", "LinOptVI", "LinOptPO", "LikelihoodVI"), mixture),
+        **dict.fromkeys(("LSVIUCB", "NextStateVI"), linear),
+        **dict.fromkeys(("OFULQ", "ThompsonLQ", "CertaintyEquivalentLQ"), system),
+    }.items():
+        made = getattr(agents, name)
+        usual = {"public": public, "episodes": 50, "noise": Fresh(source), "calibration": "tight", "schedule": None}
+        usual |= {"bonus_scale": 0.5, "failure": 0.1, "step": None, "regularizer": None} | PRIVATE
+        accepted = inspect.signature(made).parameters
+        found[name] = Case(made, {key: value for key, value in usual.items() if key in accepted})
+    found |= {name: Case(getattr(agents, name), {"public": mixture, "episodes": 50}) for name in ("Uniform", "NoData")}
+    found["Oracle"] = Case(agents.Oracle, {"problem": problems.riverswim(), "episodes": 50})
+
+    def agent(trust=confide.JointDP):
+        made = agents.UCRLVTR(mixture, episodes=50, privacy=trust(1.0, 1e-5))
+        made.noise = source()
+        return made
+
+    made = {"calibration": agents.Calibration(agent().algorithm, privatizers.geometric(50)), "noise": Fresh(source)}
+    found["Learner"] = Case(agents.Learner, made | PRIVATE)
+    device = {"algorithm": agent().algorithm, "privacy": confide.LocalDP(1.0, 1e-5), "noise": Fresh(source), "loss": None}
+    found["LocalClient"] = Case(agents.LocalClient, device | {"channel": None, "store": None})
+    saved = agent().save()
+    found["agent.restore"] = Case(lambda data, released: agent().restore(data, released=released), {"data": saved, "released": 0})
+    found["agent.observe"] = Case(lambda users: agent().observe(users), {"users": object()})
+    local = agent(confide.LocalDP)
+    found["agent.absorb"] = Case(local.absorb, {"message": b"x"})
+    found["client.plan"] = Case(local.client().plan, {"released": local.released()})
+    return found
+
+
+def _logs(folder):
+    world = problems.chain(states=4, horizon=6)
+    uniform = policy.uniform_policy(6, 5, 1)
+    users = list(logs.simulate(world, uniform, 30, rng()))
+    logs.write(folder / "log.parquet", users)
+    (folder / "log.csv").write_text("user,trajectory,step,state,reward\n0,0,0,1,0.5\n")
+    columns = {"user": "user", "trajectory": "trajectory", "step": "step", "state": "state", "reward": "reward"}
+    columns |= {"action": None, "probability": None}
+    opened = logs.open(folder / "log.parquet")
+    found = {"Caps": Case(logs.Caps, {"trajectories": 1, "steps": 10}), "Columns": Case(logs.Columns, columns)}
+    found["open"] = Case(logs.open, {"paths": folder / "log.parquet", **columns, "max_trajectories": 1, "max_steps": 10})
+    found["from_csv"] = Case(logs.from_csv, {"path": folder / "log.csv", "out": folder / "out.parquet", **columns})
+    found["from_minari"] = Case(logs.from_minari, {"dataset": None, "out": folder / "out.parquet", "user": None})
+    found["in_memory"] = Case(logs.in_memory, {"users": users, "max_trajectories": 1, "max_steps": 10})
+    simulated = {"problem": world, "policy": uniform, "users": 5, "rng": Fresh(rng), "end": (4,)}
+    accepted = inspect.signature(logs.simulate).parameters
+    found["simulate"] = Case(
+        lambda **given: list(logs.simulate(**given)), {key: value for key, value in simulated.items() if key in accepted}
+    )
+    found["write"] = Case(logs.write, {"path": folder / "written.parquet", "users": users, "lists": False, "rows": 10})
+    found["logs.check"] = Case(opened.check, {"states": 5, "workers": 1})
+    found["logs.on"] = Case(opened.on, {"backend": "local", "workers": 1})
+    return found
+
+
+def _evaluation():
+    usual = {"discount": 0.9, "return_bound": 1.0}
+    states = {"states": 5, **usual}
+    weighted = states | {"features": np.eye(5), "weights": np.full(5, 0.2)}
+    found = {"LSW": Case(evaluation.LSW, weighted), "LSL": Case(evaluation.LSL, weighted | {"ridge": 1.0})}
+    found["DPLSW"] = Case(evaluation.DPLSW, weighted | {"calibration": "tight"})
+    found["DPLSL"] = Case(evaluation.DPLSL, weighted | {"ridge": 1.0, "calibration": "tight"})
+    more = {"visits": 4, "shrink": "fixed", "components": None, "prior_std": 0.3, "centre": None, "second_moments": False}
+    found["CountsAndSums"] = Case(evaluation.CountsAndSums, states | more)
+    found["CountsAndSums, components"] = Case(
+        evaluation.CountsAndSums, states | more | {"shrink": "empirical-bayes", "components": np.eye(5)[:, :2]}
+    )
+    weights = {"target": np.full((6, 5, 1), 1.0), **usual, "clip": 10.0, "centre": None, "interval_share": 0.1}
+    found["ImportanceSampling"] = Case(evaluation.ImportanceSampling, weights | {"per_decision": False})
+    found["WeightedImportanceSampling"] = Case(evaluation.WeightedImportanceSampling, weights)
+    linear = {"features": np.eye(5), **usual, "visits": 4, "weights": np.full(5, 0.2), "centre": None, "interval_share": 0.1}
+    found["PrivateLSTD"] = Case(evaluation.PrivateLSTD, linear | {"norm": None})
+    found["SufficientStatistics"] = Case(evaluation.SufficientStatistics, linear)
+    found["Subsample"] = Case(evaluation.Subsample, states)
+    found["delta_warning"] = Case(evaluation.delta_warning, {"users": 10, "delta": 1e-6})
+    asked = {"states": 5, "users": 100, "max_steps": 10, "reward_range": (0.0, 1.0), "discount": 0.9, "once": False}
+    found["propose"] = Case(evaluation.propose, asked | {"usual_steps": 3, "components": False})
+    counted = evaluation.CountsAndSums(states=5, visits=4)
+    given = {
+        "users": 100,
+        "privacy": CENTRAL,
+        "visit_shares": np.full(5, 0.2),
+        "return_std": 0.3,
+        "spread": 0.2,
+        "trajectories": 1,
+    }
+    accepted = inspect.signature(counted.plan).parameters
+    found["CountsAndSums.plan"] = Case(counted.plan, {key: value for key, value in given.items() if key in accepted})
+    world = problems.chain(states=4, horizon=6)
+    users = list(logs.simulate(world, policy.uniform_policy(6, 5, 1), 30, rng()))
+    log = logs.in_memory(users, max_steps=6)
+    given = {"logs": log, "privacy": CENTRAL, "ledger": None, "rng": Fresh(rng), "noise": None, "progress": None, "id": None}
+    found["CountsAndSums.release"] = Case(counted.release, given)
+    found["DPLSW.release"] = Case(evaluation.DPLSW(states=5).release, given)
+    estimate = counted.release(log, privacy=CENTRAL, rng=rng())
+    found["ValueEstimate.interval"] = Case(estimate.interval, {"level": 0.9})
+    found["ValueEstimate.from_bytes"] = Case(evaluation.ValueEstimate.from_bytes, {"data": estimate.to_bytes()})
+    found["ValueEstimate.load"] = Case(evaluation.ValueEstimate.load, {"path": Path("x")})
+    return found
+
+
+def _roof(folder):
+    world = problems.lock(states=4, actions=2, horizon=3, jump=1)
+
+    def agent():
+        return agents.UCRLVTR(world.public, episodes=20, privacy=confide.JointDP(1.0, 1e-5))
+
+    usual = {
+        "agent": Fresh(agent),
+        "problem": world,
+        "episodes": 20,
+        "seed": 0,
+        "features": None,
+        "horizon": None,
+        "source": None,
+    }
+    found = {"run": Case(confide.run, usual | {"state": None, "progress": None, "command": "", "counts": None})}
+    done = confide.run(agent(), world, seed=0)
+    done.save(folder / "run")
+    found["Run.load"] = Case(confide.Run.load, {"folder": folder / "run"})
+    found["Run.save"] = Case(done.save, {"folder": folder / "again"})
+    found["Run.curve"] = Case(done.curve, {"name": "regret", "users": np.arange(1, 5)})
+    found["Run.episodes_to"] = Case(done.episodes_to, {"fraction": 0.9})
+    found["explain"] = Case(lambda one, other: confide.explain(one, other), {"one": agent(), "other": agent()})
+    given = {"agents": ["uniform"], "problems": ["lock"], "epsilons": [1.0], "delta": 1e-5, "trust": "joint", "no_privacy": False}
+    found["Sweep"] = Case(Sweep, given | {"episodes": 20, "seeds": 1, "name": "x"})
+    sweep = Sweep(**given | {"episodes": 20, "seeds": 1})
+    accepted = inspect.signature(confide.compare).parameters
+    given = {"sweep": sweep, "backend": "local", "workers": 1, "store": folder / "store", "again": False, "progress": None}
+    found["compare"] = Case(confide.compare, {key: value for key, value in given.items() if key in accepted})
+    found["subject"] = Case(
+        audit.subject, {"name": "gaussian", "privacy": CENTRAL, "twin": None, "source": "fast", "trust": "joint"}
+    )
+    found["subjects"] = Case(audit.subjects, {})
+    attacked = audit.subject("gaussian", confide.CentralDP(1.0, 1e-2))
+    found["refute"] = Case(audit.refute, {"subject": attacked, "delta": 1e-2, "runs": 200, "confidence": 0.99, "rng": Fresh(rng)})
+    found["clopper_pearson"] = Case(audit.clopper_pearson, {"successes": 3, "trials": 10, "miss": 0.05})
+    found["verify"] = Case(audit.verify, {"certificate": done.certificate})
+    found["plot_runs"] = Case(report.plot_runs, {"runs": [done]})
+    found["plot_study"] = Case(report.plot_study, {"study": experiments.study.study_of_runs([done]), "what": "regret"})
+    found["save_figures"] = Case(report.save_figures, {"runs": [done], "folder": folder / "figures"})
+    found["write_report"] = Case(
+        report.write_report, {"runs": [done], "path": folder / "report.html", "title": "x", "command": "x"}
+    )
+    return found
+
+
+def public_names():
+    """What must have a case, by name."""
+    return {name for module in NAMESPACES.values() for name in module.__all__} - NOT_CALLED - RECORDS
+
+
+@dataclass(frozen=True)
+class Outcome:
+    kind: str  # returned, refused, raw or endless
+    where: str = ""
+    said: str = ""
+
+
+def call(case: Case, chosen: dict, seconds: float) -> Outcome:
+    try:
+        given = case.replaced(chosen)
+        with limit(seconds), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            case.call(**given)
+    except TooLong as error:
+        return Outcome("endless", place(error))
+    except ConfideError as error:
+        named = any(name in str(error) for name in chosen)
+        return Outcome("refused" if named else "refused, argument not named", type(error).__name__, str(error))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return Outcome("raw", place(error), f"{type(error).__name__}: {error}"[:200])
+    return Outcome("returned")
+
+
+def fuzz(folder: Path, *, calls: int, seed: int, seconds: float, watch=None):
+    """The outcomes of so many calls, as a count, and the defects among them. Every case gets its turn."""
+    known = {name: case for name, case in cases(folder).items() if case.valid}
+    draws, counts, found = np.random.default_rng(seed), Counter(), []
+    names = sorted(known)
+    for number in range(calls):
+        name = names[number % len(names)]
+        case = known[name]
+        several = min(len(case.valid), 1 + int(draws.random() < 0.3))
+        replaced = [str(one) for one in draws.choice(sorted(case.valid), size=several, replace=False)]
+        chosen = {one: _copied(VALUES[draws.integers(len(VALUES))]) for one in replaced}
+        if watch:
+            watch(number, f"{name} {chosen!a}"[:500])
+        outcome = call(case, chosen, seconds)
+        counts[outcome.kind] += 1
+        if outcome.kind != "returned":
+            found.append((outcome, name, {key: short(value) for key, value in chosen.items()}))
+    return counts, found
+
+
+def _copied(value):
+    return copy.copy(value) if isinstance(value, list | dict | set | np.ndarray) else value

@@ -1,0 +1,95 @@
+"""The public API under hostile arguments: a bounded part of what benchmarks/fuzz_api.py does."""
+
+import math
+import os
+
+import pytest
+from calls import cases, fuzz, public_names
+from hostile import VALUES
+
+import confide
+from confide import arguments, problems
+from confide.errors import InvalidParameter
+from confide.mechanisms import FastSource
+
+
+def test_every_public_name_has_a_case(tmp_path):
+    assert public_names() <= {name.split(",")[0].split(".")[0] for name in cases(tmp_path)}
+
+
+def test_fewer_than_one_call_in_a_hundred_ends_in_a_raw_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a text is a valid name of a file
+    counts, found = fuzz(tmp_path, calls=600, seed=5, seconds=60)
+    raw = [one for one in found if one[0].kind == "raw"]
+    assert counts["endless"] == 0 and len(raw) < 6, raw[:3]
+    assert counts["refused"] > 300  # else the fuzzer has lost its teeth
+
+
+@pytest.mark.parametrize(
+    ("called", "message"),
+    [
+        (lambda: problems.lock(states=0), "states must be at least 2, got states=0"),
+        (lambda: problems.lock(states=10**6), "do not fit into memory"),
+        (lambda: problems.make("lock", horizon=-1), "horizon must be at least 1, got horizon=-1"),
+        (lambda: confide.GaussianDP(True), "mu must be a number, non-negative, got mu=True"),
+        (lambda: confide.JointDP(1e-320), "epsilon must be at least 1e-30"),
+        (lambda: confide.JointDP(10**400), "epsilon must be positive and finite"),
+        (lambda: agent(episodes=math.nan), "episodes must be a whole number, got episodes=nan"),
+        (lambda: confide.run(agent(), problems.lock(), seed=1.5), "seed must be a whole number, got seed=1.5"),
+        (lambda: FastSource(0), "rng must be a numpy.random.Generator, got rng=0"),
+    ],
+)
+def test_the_argument_is_named(called, message):
+    with pytest.raises(InvalidParameter, match=message):
+        called()
+
+
+def agent(episodes=50):
+    return confide.agents.UCRLVTR(problems.lock().public, episodes=episodes, privacy=confide.JointDP(1.0, 1e-5))
+
+
+def test_numbers_are_not_names_of_files():
+    """open(1, "wb") would write to standard output, and close it."""
+    problem = problems.riverswim()
+    for wrong in (1, True, 1.5, None, b"x", ""):
+        for called in (problem.save, problems.load_problem, problem.optimal_policy.save, confide.Run.load, confide.Ledger):
+            with pytest.raises(InvalidParameter, match="must be"):
+                called(wrong)
+    os.fstat(1)  # still open
+
+
+CHECKS = {
+    "whole": lambda value: arguments.whole("x", value, at_least=0),
+    "real": lambda value: arguments.real("x", value, above=0, below=1),
+    "choice": lambda value: arguments.choice("x", value, ("a", "b")),
+    "flag": lambda value: arguments.flag("x", value),
+    "text": lambda value: arguments.text("x", value),
+    "path": lambda value: arguments.path("x", value),
+    "kind": lambda value: arguments.kind("x", value, complex),
+    "has": lambda value: arguments.has("x", value, ("no_such_member",), "something"),
+    "listed": lambda value: arguments.listed("x", value, str),
+    "array": lambda value: arguments.array("x", value, ndim=2),
+    "integers": lambda value: arguments.integers("x", value),
+    "generator": lambda value: arguments.generator("x", value),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
+def test_checks_take_anything(check):
+    """A value is returned, or refused in one short line that names the argument; most hostile values are refused."""
+    refused = []
+    for value in [*VALUES, 10**5000]:
+        try:
+            check(value)
+        except InvalidParameter as error:
+            refused.append(str(error))
+    assert len(refused) > len(VALUES) / 3
+    assert all(said.startswith("x must be ") and len(said) < 250 and said.isprintable() for said in refused)
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers():
+    import numpy as np
+
+    assert arguments.whole("x", np.int8(3), at_least=1) == 3 and type(arguments.whole("x", np.int8(3))) is int
+    assert arguments.real("x", np.float32(0.5), at_least=0, at_most=1) == 0.5
+    assert arguments.real("x", math.inf, at_least=0, finite=False) == math.inf
