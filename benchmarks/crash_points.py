@@ -36,7 +36,7 @@ from record import record
 HERE = Path(__file__).parent
 Numbers = dict[str, Any]
 ABOUT = """What the commands leave behind if they are killed (SIGKILL) before each call that changes a file, and for a write also when
-half of its bytes are written; and on disks (tmpfs) of 20 sizes that are too small. A point is bad if
+half of its bytes are written; and on disks (tmpfs) of 20 sizes, most of them too small. A point is bad if
 
 - a reader takes a result for complete that lacks its certificate or another file, or holds a file of another result;
 - the same command, run again, does not end in the result of a command that was not killed (locked out);

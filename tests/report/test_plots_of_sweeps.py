@@ -113,7 +113,7 @@ def test_the_ladder_goes_from_paper_to_tight_to_no_privacy(many):
 @pytest.mark.parametrize(
     ("what", "options", "said"),
     [
-        ("regrets", {}, "must be one of regret, value, noise, privacy, ladder, got 'regrets'"),
+        ("regrets", {}, "must be one of regret, value, noise, privacy, ladder, got what='regrets'"),
         ("regret", {"agents": ["c"]}, "no agent 'c'"),
         ("regret", {"problems": ["x"]}, "no problem 'x'"),
         ("regret", {"epsilons": [2.0]}, "no epsilon = 2 in this comparison; choose one of 0.5, 1, 5"),

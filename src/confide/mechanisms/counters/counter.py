@@ -181,7 +181,7 @@ class Counter:
 
 
 def check_leaves(leaves: int) -> None:
-    whole("leaves", leaves, at_least=1)
+    whole("leaves", leaves, at_least=1, at_most=10**400)
 
 
 def check_time(t: int, leaves: int) -> int:
