@@ -334,7 +334,7 @@ def test_canonical_bytes():
 
 @pytest.mark.parametrize("neighbours", [0, -1, 1.5, True])
 def test_bad_numbers_of_neighbours_are_refused(neighbours):
-    with pytest.raises(InvalidParameter, match="neighbours must be a whole number"):
+    with pytest.raises(InvalidParameter, match="neighbours must be"):
         replayed(UCRLVTR, neighbours=neighbours)
 
 

@@ -5,6 +5,7 @@ import inspect
 import warnings
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,7 @@ RECORDS = {
     "Description",
     "Round",
 }
-RECORDS |= {"Calibration", "Batch", "Run", "Comparison", "Certificate"}
+RECORDS |= {"Replay", "Calibration", "Batch", "Run", "Comparison", "Certificate"}
 
 
 class Fresh:
@@ -272,6 +273,10 @@ def _problems(folder):
     return found
 
 
+def _learner(public, noise):
+    return agents.UCRLVTR(public, episodes=10, privacy=confide.JointDP(1.0, 1e-5), noise=noise)
+
+
 def _agents():
     mixture = problems.lock(states=4, actions=2, horizon=3, jump=1).public
     linear, system = problems.one_hot(states=3, horizon=3).public, problems.oscillator().public
@@ -413,6 +418,8 @@ def _roof(folder):
     found["subjects"] = Case(audit.subjects, {})
     attacked = audit.subject("gaussian", confide.CentralDP(1.0, 1e-2))
     found["refute"] = Case(audit.refute, {"subject": attacked, "delta": 1e-2, "runs": 200, "confidence": 0.99, "rng": Fresh(rng)})
+    small = problems.lock(states=4, actions=2, horizon=3, jump=1)
+    found["replay"] = Case(audit.replay, {"make": partial(_learner, small.public), "problem": small, "neighbours": 1, "seed": 0})
     found["clopper_pearson"] = Case(audit.clopper_pearson, {"successes": 3, "trials": 10, "miss": 0.05})
     found["verify"] = Case(audit.verify, {"certificate": done.certificate})
     found["plot_runs"] = Case(report.plot_runs, {"runs": [done]})

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from confide.agents.facts import facts
+from confide.arguments import has, shown, whole
 from confide.audit.canonical import canonical
 from confide.audit.tape import Tape, TapedSource
 from confide.errors import InvalidParameter
@@ -106,8 +107,11 @@ def replay(make: Maker, problem: Any, *, neighbours: int = 64, seed: int = 0) ->
     The first run serves all users of the agent, sampled from the problem. In each other run one of them is replaced, by arbitrary data or
     by data that contribute zero, and all releases are those of the first run. One run on the same data shows what differs anyway.
     """
-    if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 1:
-        raise InvalidParameter(f"neighbours must be a whole number, at least 1, got neighbours={neighbours!r}")
+    if not callable(make):
+        raise InvalidParameter(f"make must be a function of a noise source, got make={shown(make)}")
+    has("problem", problem, ("public", "sample"), "a problem, such as confide.problems.lock()")
+    whole("neighbours", neighbours, at_least=1)
+    whole("seed", seed, at_least=0)
     first = _Run(make, problem, seed)
     first.go()
     if first.failed is not None:
