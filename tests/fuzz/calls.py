@@ -181,6 +181,10 @@ def _mechanisms(folder):
     return found
 
 
+def _made(arguments):
+    return {name: value.make() if isinstance(value, Fresh) else value for name, value in arguments.items()}
+
+
 def _privatizers():
     bound, schedule = statistics.L2Ball(1.0, 3), privatizers.geometric(100)
     usual = {"bound": bound, "schedule": schedule, "privacy": CENTRAL, "noise": Fresh(source), "counter": None, "loss": None}
@@ -204,6 +208,10 @@ def _privatizers():
     found["Message"] = Case(privatizers.Message, message)
     channel = privatizers.open_channel(bound, confide.LocalDP(1.0, 1e-5), source=source())
     found["Channel"] = Case(privatizers.Channel, {name: getattr(channel, name) for name in ("bound", "noise", "guarantee")})
+    rounds = usual | {"schedule": privatizers.AtMost(100, 9)}
+    found["RoundsPrivatizer"] = Case(privatizers.RoundsPrivatizer, rounds)
+    found["RoundsPrivatizer.open"] = Case(privatizers.RoundsPrivatizer(**_made(rounds)).open, {"bound": bound, "users": 3})
+    found["AtMost"] = Case(privatizers.AtMost, {"users": 100, "leaves": 9})
     found["Schedule"] = Case(privatizers.Schedule, {"times": (1, 2, 5)})
     found["custom"] = Case(privatizers.custom, {"times": [1, 2, 5]})
     found["every"] = Case(privatizers.every, {"interval": 2, "episodes": 10})
@@ -282,7 +290,7 @@ def _agents():
     linear, system = problems.one_hot(states=3, horizon=3).public, problems.oscillator().public
     found = {}
     for name, public in {
-        **dict.fromkeys(("UCRLVTR", "UCRLVTRPlus", "LinOptVI", "LinOptPO", "LikelihoodVI"), mixture),
+        **dict.fromkeys(("UCRLVTR", "UCRLVTRPlus", "LinOptVI", "LinOptPO", "LikelihoodVI", "QuestionsVI"), mixture),
         **dict.fromkeys(("LSVIUCB", "NextStateVI"), linear),
         **dict.fromkeys(("OFULQ", "ThompsonLQ", "CertaintyEquivalentLQ"), system),
     }.items():

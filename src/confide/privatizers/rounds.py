@@ -5,16 +5,17 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
+from confide.arguments import kind, whole
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
-from confide.mechanisms.additive import AdditiveNoise, cube_noise
+from confide.mechanisms.additive import AdditiveNoise, check_bound, cube_noise
 from confide.mechanisms.counters import Factorisation
-from confide.mechanisms.sources import NoiseSource
+from confide.mechanisms.sources import NoiseSource, check_source
 from confide.mechanisms.state import pack, unpack
 from confide.privacy.bounded import Array, Bound, Bounded, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee, no_guarantee
 from confide.privacy.loss import Loss, PureDP
-from confide.privacy.request import NoPrivacy, Relation, Request, Trust
+from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request, Trust, requested
 from confide.privatizers.privatizer import ExpectedNoise
 from confide.privatizers.schedule import AtMost
 
@@ -41,7 +42,12 @@ class RoundsPrivatizer:
         loss: Loss | None = None,
     ) -> None:
         if counter is not None or loss is not None:
-            raise InvalidParameter("rounds have neither a counter nor a loss of their own")
+            raise InvalidParameter("counter and loss must be None: rounds have neither a counter nor a loss of their own")
+        check_bound(bound)
+        kind("schedule", schedule, AtMost)
+        check_source(noise, "noise")
+        if isinstance(requested(privacy), LocalDP):
+            raise PrivacyError("rounds are released by a curator: privacy must be JointDP, CentralDP or NoPrivacy")
         self.schedule, self._privacy, self._source = schedule, privacy, noise.fork()
         self._bound: Bound = bound
         self._edge: int | None = None  # how many users there are when the open round ends
@@ -74,6 +80,8 @@ class RoundsPrivatizer:
 
     def open(self, bound: Bound, users: int) -> None:
         """The next release is about so many users with contributions within this bound: decided in public, once."""
+        check_bound(bound)
+        whole("users", users, at_least=1)
         if self._edge is not None:
             return
         if self._generation == self.schedule.leaves or not 1 <= users <= self.schedule.users - self._begun:

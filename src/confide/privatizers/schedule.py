@@ -69,9 +69,7 @@ class AtMost:
 
     def __post_init__(self) -> None:
         for name in ("users", "leaves"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidParameter(f"{name} must be a whole number, at least 1, got {name}={value!r}")
+            object.__setattr__(self, name, whole(name, getattr(self, name), at_least=1))
 
     @property
     def name(self) -> str:

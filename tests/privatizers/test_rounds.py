@@ -1,0 +1,105 @@
+"""Rounds whose users and questions are decided from releases."""
+
+import numpy as np
+import pytest
+
+from confide.audit.verify import verify
+from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
+from confide.mechanisms.sources import noise_source
+from confide.mixtures.question_contributions import Answers
+from confide.privacy import JointDP, LocalDP, NoPrivacy, PureDP
+from confide.privacy.bounded import Bounded
+from confide.privacy.certificate import certify
+from confide.privatizers import AtMost, RoundsPrivatizer
+
+PRIVATE = JointDP(1.0, 1e-5)
+
+
+def rounds(privacy=PRIVATE, users=20, leaves=4, seed=0, source="fast"):
+    noise = noise_source(source, seed) if source == "fast" else noise_source(source)
+    return RoundsPrivatizer(Answers(1), AtMost(users, leaves), privacy=privacy, noise=noise)
+
+
+def said(questions, users=1, sign=1):
+    return Bounded(np.full(questions, sign * users / 2), Answers(questions), users)
+
+
+def test_each_round_is_released_once_with_noise_of_its_own():
+    made, exact = rounds(), rounds(NoPrivacy())
+    for each in (made, exact):
+        each.open(Answers(3), 5)
+        assert each.batch == (0, 5)
+        each.absorb(said(3, 2))
+        assert each.release().generation == 0
+        each.absorb(said(3, 3))
+        assert (each.generation, each.users) == (1, 5)
+        each.open(Answers(2), 15)
+        each.absorb(said(2, 15, sign=-1))
+        assert each.release().values.shape == (2,)
+    assert np.array_equal(exact.release().values, [-7.5, -7.5])
+    assert made.release().noise.distribution == "cube" and made.release().noise.std == pytest.approx(2.0, rel=1e-6)
+    assert np.array_equal(made.release().values, made.release().values) and (made.release().values != -7.5).all()
+
+
+def test_what_is_open_stays_open():
+    made = rounds()
+    with pytest.raises(StateError, match="no round is open"):
+        made.absorb(said(1))
+    made.open(Answers(2), 5)
+    made.open(Answers(9), 1)  # decided once
+    assert made.batch == (0, 5)
+    with pytest.raises(InvalidParameter, match="another bound"):
+        made.absorb(said(1))
+    with pytest.raises(InvalidParameter, match="too many"):
+        made.absorb(said(2, 6))
+
+
+def test_no_more_users_and_no_more_rounds_than_were_promised():
+    made = rounds(users=4, leaves=2)
+    with pytest.raises(StreamExhausted):
+        made.open(Answers(1), 5)
+    for _ in range(2):
+        made.open(Answers(1), 1)
+        made.absorb(said(1))
+    with pytest.raises(StreamExhausted):
+        made.open(Answers(1), 1)
+
+
+def test_saved_in_a_round_it_goes_on_with_the_same_bits():
+    one, other = rounds(), rounds(seed=9)
+    for each in (one,):
+        each.open(Answers(2), 2)
+        each.absorb(said(2, 2))
+        each.open(Answers(3), 4)
+        each.absorb(said(3, 1))
+    other.restore(one.save(), released=1)
+    with pytest.raises(StateError, match="planned otherwise"):
+        other.open(Answers(2), 4)
+    other.open(Answers(3), 4)
+    for each in (one, other):
+        each.absorb(said(3, 3))
+    assert np.array_equal(one.release().values, other.release().values)
+    with pytest.raises(StateError):
+        rounds(users=21).restore(one.save(), released=2)
+    with pytest.raises(StateError, match="already released"):
+        rounds().restore(one.save(), released=9)
+
+
+@pytest.mark.parametrize("source", ["fast", "secure"])
+def test_it_is_pure_and_its_certificate_verifies(source):
+    made = rounds(source=source)
+    assert made.guarantee.loss == PureDP(1.0)
+    certificate = certify(made.guarantee, [made.mechanism()])
+    assert verify(certificate).epsilon == pytest.approx(1.0, rel=1e-4)
+    document = certificate.document
+    document["mechanisms"][0]["sensitivity"] /= 2
+    from confide.errors import CertificateError
+    from confide.privacy.certificate import Certificate
+
+    with pytest.raises(CertificateError):
+        verify(Certificate(document))
+
+
+def test_local_privacy_is_refused():
+    with pytest.raises(PrivacyError):
+        rounds(LocalDP(1.0))
