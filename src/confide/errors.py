@@ -4,6 +4,8 @@ An error says what was expected, what came and what to do. About private data it
 never values: an error message is a release.
 """
 
+CHARGED = "The ledger was charged before this error. Fix the cause and repeat the same release, at no further cost."
+
 
 class ConfideError(Exception):
     """The base class of confide's errors. The command line prints them in one line and exits with 2."""

@@ -3,11 +3,13 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import whole
 from confide.errors import InvalidParameter
 from confide.privacy.bounded import real_numbers
 
@@ -66,37 +68,46 @@ def collect(
 
     The horizon and the shapes are public, and decided by nobody's data. What is missing or no number is NaN, and contributes zero.
     """
-    users = list(episodes)
+    whole("horizon", horizon, at_least=0)
+    try:
+        users, shapes = (
+            list(episodes),
+            [tuple(whole("shape", n, at_least=1) for n in shape) for shape in (state_shape, action_shape)],
+        )
+    except TypeError:
+        raise InvalidParameter(
+            "episodes must be a list of (states, actions, rewards), and shapes tuples of whole numbers"
+        ) from None
     states, actions = (
-        np.full((len(users), horizon + 1, *state_shape), math.nan),
-        np.full((len(users), horizon, *action_shape), math.nan),
+        np.full((len(users), horizon + more, *shape), math.nan) for more, shape in zip((1, 0), shapes, strict=True)
     )
     rewards = np.full((len(users), horizon), math.nan)
     for user, episode in enumerate(users):
-        parts = list(episode) if isinstance(episode, list | tuple) else []
+        parts = episode[:3] if isinstance(episode, list | tuple) else ()
         for into, part in zip((states[user], actions[user], rewards[user]), parts, strict=False):
             _fill(into, part)
     return Trajectories(states, actions, rewards)
 
 
 def _fill(into: Array, part: Any) -> None:
-    """The elements of one user that have the shape of a step, at their place."""
+    """The elements of one user that have the shape of a step, at their place. Whatever a user's objects do, it is seen by nobody."""
+    size = into.shape[1] if into.ndim > 1 else None
     try:
-        elements = list(part)[: len(into)]
-    except TypeError:
+        for step, element in enumerate(islice(part, len(into))):
+            if size is None or len(element) == size:
+                numbers = real_numbers(element)
+                if numbers.shape == into.shape[1:]:
+                    into[step] = numbers
+    except Exception:
         return
-    for step, element in enumerate(elements):
-        try:
-            numbers = real_numbers(element)
-        except InvalidParameter:
-            continue
-        if numbers.shape == into.shape[1:]:
-            into[step] = numbers
 
 
 def _array(part: Any) -> npt.NDArray[Any]:
+    if isinstance(part, np.ndarray):
+        return part
     try:
-        return np.asarray(part)
+        array = np.asarray(part)
+        return array if array.dtype.kind in "biuf" else np.array(part, dtype=object)  # each element as it is
     except (TypeError, ValueError, OverflowError):
         raise InvalidParameter(
             "states, actions and rewards must be arrays; `confide.trajectory.collect` takes episodes of any length"

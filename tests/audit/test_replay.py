@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import io
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from confide.privacy import billboard
 from confide.privacy.bounded import Bounded, L2Ball
 from confide.privatizers import CentralPrivatizer, Message, every
 from confide.problems import lock, one_hot
-from confide.trajectory import Trajectories
+from confide.trajectory import Trajectories, TransitionCounts
 
 USERS = 24
 LOCK, TABLE = lock(0, states=5, actions=2, horizon=3, jump=2), one_hot(states=3, horizon=3)
@@ -171,6 +172,112 @@ def test_what_leaks_past_the_noise_is_refuted(kind):
     assert result.refuted and BROKEN[kind] in channels(result)
     assert CHANNELS[BROKEN[kind]] in result.said()[0]
     assert result.on_grid == (kind is InOpaquePolicies)
+
+
+class InExactReleases(Raw):
+    """A second privatizer, without noise, beside the one that the guarantee is about: its release is no release."""
+
+    def observe(self, users):
+        ball = L2Ball(10.0, 1)
+        side = CentralPrivatizer(ball, every(1, 1), privacy=NoPrivacy(), noise=self.noise)
+        side.absorb(ball.clip(np.array([float(users.states[-1, -1])])))
+        self.shown_state = int(side.release().values[0])
+        super().observe(users)
+
+    def next_batch(self):
+        batch = super().next_batch()
+        actions = batch.policy.actions.copy()
+        actions[0] = [getattr(self, "shown_state", 0) >> bit & 1 for bit in range(actions.shape[1])]
+        return Batch(TabularPolicy(actions, 2), batch.users)
+
+
+class Late(UCRLVTR):
+    """Writes into a policy after it was handed out."""
+
+    def next_batch(self):
+        batch = super().next_batch()
+        self.handed = TabularPolicy(batch.policy.actions.copy(), 2)
+        return Batch(self.handed, batch.users)
+
+    def observe(self, users):
+        super().observe(users)
+        actions = np.array(self.handed.actions)
+        actions[0] = np.resize(np.asarray(users.states[-1]) % 2, actions.shape[1])
+        object.__setattr__(self.handed, "actions", actions)
+
+
+class WithLog(TabularPolicy):
+    __slots__ = ("log",)
+
+
+class InBuffers(UCRLVTR):
+    """In an attribute that has no attributes itself."""
+
+    seen = b""
+
+    def observe(self, users):
+        self.seen += np.asarray(users.states).tobytes()
+        super().observe(users)
+
+    def next_batch(self):
+        batch = super().next_batch()
+        shown = WithLog(batch.policy.actions, 2)
+        object.__setattr__(shown, "log", io.BytesIO(self.seen))
+        return Batch(shown, batch.users)
+
+
+class OnCounts(UCRLVTR):
+    """Honest on trajectories, and not on the transition counts of a simulation."""
+
+    seen = 0
+
+    def observe(self, users):
+        if isinstance(users, TransitionCounts) and len(users.next_state):
+            self.seen = int(users.next_state[-1]) + 2
+        super().observe(users)
+
+    def next_batch(self):
+        batch = super().next_batch()
+        actions = batch.policy.actions.copy()
+        if self.seen:
+            actions[0] = [self.seen >> bit & 1 for bit in range(actions.shape[1])]
+        return Batch(TabularPolicy(actions, 2), batch.users)
+
+
+@pytest.mark.parametrize("kind", [InExactReleases, Late, InBuffers, OnCounts])
+def test_what_hides_from_a_simple_replay_is_refuted(kind):
+    assert replayed(kind).refuted
+
+
+class OwnDraw(Raw):
+    """A draw of its own, which it throws away: no replay can know that."""
+
+    def observe(self, users):
+        self.noise.gaussian(1.0, 1)
+        super().observe(users)
+
+
+def test_a_draw_of_its_own_is_not_decided():
+    result = replayed(OwnDraw)
+    assert not result.refuted and result.undecided and "draws noise of its own" in result.said()[-1]
+    assert "nothing was compared" in result.said()[0]
+
+
+class Chatty(UCRLVTR):
+    """Honest: prints something rare that has nothing to do with the data."""
+
+    calls = 0
+
+    def next_batch(self):
+        Chatty.calls += 1
+        if Chatty.calls % 37 == 0:
+            print("slow")
+        return super().next_batch()
+
+
+def test_what_differs_without_the_data_is_not_refuted():
+    result = replayed(Chatty)
+    assert not result.refuted and "printed" in result.undecided
 
 
 class Talkative(LocalClient):

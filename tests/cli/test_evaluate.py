@@ -235,7 +235,7 @@ def test_every_estimator(log, call, name):
     said = {line["about"]: line["text"] for line in found["said"]}
     assert found["promise"]["source"] == "secure"
     if name in ("dp-lsw", "dp-lsl"):
-        assert said["noise"].startswith("secure: normal, to sixty digits")
+        assert said["noise"].startswith("secure: normal, to 120 digits")
         assert said["intervals"].startswith("none: the scale of this noise depends on the data")
     about = {"sufficient-statistics": "the best linear fit", "lstd": "the projected Bellman equation"}
     assert about.get(name, "") in said["intervals"]

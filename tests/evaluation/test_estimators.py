@@ -9,7 +9,9 @@ import confide
 from confide.audit.verify import taken_on_trust, verify
 from confide.errors import InvalidParameter, LedgerError, PromiseBroken
 from confide.evaluation import DPLSL, DPLSW, LSL, LSW, CountsAndSums, DeltaWarning, Subsample, delta_warning
+from confide.logs import in_memory
 from confide.mechanisms.sources import noise_source
+from confide.trajectory import LoggedUsers
 
 STATES, DISCOUNT = 8, 0.95
 COMMON = {"states": STATES, "discount": DISCOUNT}
@@ -156,3 +158,24 @@ def test_subsample_does_not_depend_on_blocks(chain):
 
     assert (Subsample(**COMMON).release(Cut(), privacy=privacy, rng=np.random.default_rng(3)).values == one.values).all()
     assert np.isin(one.values, chain.values).sum() < STATES
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_dp_lsl_has_a_solution_whatever_the_counts_are(scale):
+    """Everybody in one state, and a ridge that floating point cannot see beside them: no user may decide whether there is an error."""
+    phi = scale * np.array([[1.0, 1.0], [1.0, -1.0], [1.0, 0.0]])
+    estimator = DPLSL(states=3, ridge=1e-12, features=phi)
+    one = np.arange(20_001)
+    for states in (np.zeros(20_000, dtype=np.int64), np.append(np.zeros(19_999, dtype=np.int64), 1)):
+        log = in_memory(LoggedUsers(states, np.full(20_000, 0.5), one, one.copy(), np.ones(20_000, dtype=np.bool_)))
+        made = estimator.release(log, privacy=PRIVATE, rng=np.random.default_rng(0))
+        assert np.isfinite(made.values).all()
+
+
+def test_dp_lsl_solves_the_normal_equations():
+    rng = np.random.default_rng(0)
+    phi, counts, rho = rng.normal(size=(6, 3)), rng.integers(0, 30, size=6).astype(float), rng.uniform(0.1, 1.0, size=6)
+    returns = counts * rng.random(6)
+    theta = DPLSL(states=6, ridge=2.0, features=phi, weights=rho).solve(counts, returns)
+    expected = np.linalg.solve(phi.T @ ((rho * counts)[:, None] * phi) + np.eye(3), phi.T @ (rho * returns))
+    np.testing.assert_allclose(theta, expected, rtol=1e-9)

@@ -132,3 +132,17 @@ def test_a_relation_may_be_a_word(relation):
     ball = L2Ball(1.0, 3)
     assert ball.sensitivity(relation) == ball.sensitivity(Relation(relation))
     assert ball.l1_sensitivity(relation) == ball.l1_sensitivity(Relation(relation))
+
+
+@pytest.mark.parametrize("junk", [np.timedelta64(5, "s"), "x", None, 1j, np.datetime64("2020"), b"x", 2**70])
+def test_lists_are_read_before_numpy_gives_them_one_type(junk):
+    """A duration makes all its neighbours durations, and text writes numbers of sixteen bits with few digits."""
+    assert real_numbers([np.float16(0.1), 3, junk])[:2].tolist() == [float(np.float16(0.1)), 3.0]
+    assert real_numbers(np.array([7, np.timedelta64(5, "s")]))[0] == 7
+
+
+def test_private_values_are_not_quoted_by_the_constructor():
+    for values in (["secret", "y"], [1j, 0], [[1], [2, 3]]):
+        with pytest.raises(InvalidParameter) as refused:
+            Bounded(values, L2Ball(1.0, 2))
+        assert "secret" not in str(refused.value)

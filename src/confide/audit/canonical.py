@@ -3,6 +3,7 @@
 import enum
 import functools
 import hashlib
+import pickle
 import re
 import types
 from collections.abc import Iterable, Mapping
@@ -81,7 +82,15 @@ def _attributes(value: Any) -> list[Any]:
     listed = [field.name for field in fields(value)] if is_dataclass(value) else []
     names = sorted({*slots, *own, *listed})
     found: list[Any] = [(name, getattr(value, name)) for name in names if hasattr(value, name)]
-    return found or [re.sub(r" at 0x[0-9a-f]+", "", repr(value))]
+    return found or [_opaque(value)]
+
+
+def _opaque(value: Any) -> Any:
+    """What has no attributes that can be seen: as it would be saved, else in its own words, without its address."""
+    try:
+        return pickle.dumps(value)
+    except Exception:
+        return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def _names(slots: Any) -> Iterable[str]:

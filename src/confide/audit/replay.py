@@ -10,7 +10,7 @@ import contextlib
 import io
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -26,7 +26,7 @@ from confide.learning.learner import Learner
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.loss import GaussianDP, PureDP
 from confide.privacy.request import LocalDP, NoPrivacy, Relation
-from confide.trajectory import Trajectories
+from confide.trajectory import Trajectories, TransitionCounts
 
 CHANNELS = {
     "policies": "the policies that users get",
@@ -68,6 +68,19 @@ class Replay:
     shift: float | None  # largest distance of exact values, as a share of what the stated loss allows; None: no such statement
     on_grid: bool  # whether policies were compared by their actions on a grid, too: their class is not the library's
     undecided: tuple[str, ...] = ()  # channels that differ from run to run on the same data, or cannot be replayed
+    own_draws: bool = False  # whether the agent draws noise of its own, which no replay can follow
+
+    def joined(self, other: "Replay") -> "Replay":
+        """The results of two replays of one agent."""
+        shifts = [shift for shift in (self.shift, other.shift) if shift is not None]
+        mine = {each.channel for each in self.differences}
+        return replace(
+            self,
+            differences=(*self.differences, *(each for each in other.differences if each.channel not in mine)),
+            shift=max(shifts) if shifts else None,
+            undecided=tuple(name for name in CHANNELS if name in {*self.undecided, *other.undecided}),
+            own_draws=self.own_draws or other.own_draws,
+        )
 
     @property
     def refuted(self) -> bool:
@@ -82,7 +95,10 @@ class Replay:
             )
         same = [name for name in self.compared if name not in {each.channel for each in self.differences} | set(self.undecided)]
         whom = f"{self.neighbours} neighbouring data sets of {self.users} users, the same releases"
-        said = [f"replay: {whom}: " + ("; ".join(found) if found else f"the same bytes in {', '.join(same)}")]
+        said = [
+            f"replay: {whom}: "
+            + ("; ".join(found) if found else f"the same bytes in {', '.join(same)}" if same else "nothing was compared")
+        ]
         if self.shift is not None and not found:
             said.append(
                 f"replay: exact statistics of neighbours were up to {100 * self.shift:.0f} % as far apart as the loss allows"
@@ -92,7 +108,10 @@ class Replay:
                 "replay: policies of classes that are not the library's were also compared by their actions on a grid of states"
             )
         if self.undecided:
-            said.append(f"replay: NOT DECIDED for {', '.join(self.undecided)}: these differ between runs on the same data")
+            why = "the agent draws noise of its own, which a replay cannot follow"
+            if not self.own_draws:
+                why = "these differ between runs on the same data"
+            said.append(f"replay: NOT DECIDED for {', '.join(self.undecided)}: {why}")
         return said
 
     def to_json(self) -> dict[str, Any]:
@@ -112,17 +131,38 @@ def replay(make: Maker, problem: Any, *, neighbours: int = 64, seed: int = 0) ->
     has("problem", problem, ("public", "sample"), "a problem, such as confide.problems.lock()")
     whole("neighbours", neighbours, at_least=1)
     whole("seed", seed, at_least=0)
-    first = _Run(make, problem, seed)
+    plain = _replayed(make, problem, neighbours, seed, counted=False)
+    counts = callable(getattr(problem, "count", None)) and _counts(make)
+    if not counts:
+        return plain
+    try:
+        return plain.joined(_replayed(make, problem, neighbours, seed, counted=True))
+    except Exception:  # it takes no counts, whatever it says: a run on counts would fail, too
+        return plain
+
+
+def _counts(make: Maker) -> bool:
+    """Whether the agent also takes transition counts, as simulations give them to it: it must keep its guarantee on these, too."""
+    agent = make(FastSource(np.random.default_rng(0)))
+    return abilities_of(agent).counts and not isinstance(agent.guarantee.request, LocalDP)
+
+
+def _replayed(make: Maker, problem: Any, neighbours: int, seed: int, *, counted: bool) -> Replay:
+    first = _Run(make, problem, seed, counted=counted)
     first.go()
     if first.failed is not None:
         raise first.failed
-    control = first.again(first.people)
-    unstable = tuple(each.channel for each in _compare(first, control, 0)) + (("releases",) if first.tape.own_draws else ())
+    unstable = {each.channel for each in _compare(first, first.again(first.people), 0)}
     found: dict[str, Difference] = {}
     shift = 0.0
     for who, person in islice(_replacements(first, problem, seed), neighbours):
-        other = first.again([*first.people[:who], person, *first.people[who + 1 :]])
-        for each in _compare(first, other, who):
+        people = [*first.people[:who], person, *first.people[who + 1 :]]
+        other = first.again(people)
+        differing = [each for each in _compare(first, other, who) if each.channel not in found]
+        if differing:  # only what follows the data counts: both data sets once more
+            unstable |= {each.channel for each in _compare(first, first.again(first.people), 0)}
+            unstable |= {each.channel for each in _compare(other, first.again(people), 0)}
+        for each in differing:
             found.setdefault(each.channel, each)
         shift = max(shift, first.share(other.tape))
     decided = tuple(each for name, each in found.items() if name not in unstable and not first.tape.own_draws)
@@ -133,7 +173,8 @@ def replay(make: Maker, problem: Any, *, neighbours: int = 64, seed: int = 0) ->
         differences=decided,
         shift=shift if first.comparable and not first.tape.own_draws else None,
         on_grid=first.on_grid,
-        undecided=tuple(CHANNELS) if first.tape.own_draws else unstable,
+        undecided=tuple(CHANNELS) if first.tape.own_draws else tuple(name for name in CHANNELS if name in unstable),
+        own_draws=bool(first.tape.own_draws),
     )
 
 
@@ -145,6 +186,7 @@ class _Run:
     problem: Any
     seed: int
     people: list[Trajectories] = field(default_factory=list)  # empty: sampled on the way
+    counted: bool = False  # users come as transition counts, one by one
     tape: Tape = field(default_factory=Tape)
     shown: dict[str, list[tuple[int, bytes]]] = field(default_factory=lambda: {name: [] for name in CHANNELS})
     failed: Exception | None = None
@@ -152,10 +194,11 @@ class _Run:
     served: int = 0
     agent: Any = None
     _last: Any = None  # the round that was shown last
+    _handed: list[Any] = field(default_factory=list)  # all policies
 
     def again(self, people: list[Trajectories]) -> "_Run":
         """The same agent on other data, with the same releases."""
-        made = _Run(self.make, self.problem, self.seed, people, Tape(self.tape))
+        made = _Run(self.make, self.problem, self.seed, people, self.counted, Tape(self.tape))
         made.go()
         return made
 
@@ -175,6 +218,7 @@ class _Run:
         agent = self.agent = self.make(TapedSource(FastSource(np.random.default_rng([self.seed, 0])), self.tape))
         if getattr(agent, "rng", False) is None:
             agent.rng = np.random.default_rng([self.seed, 1])
+        self.tape.stated = not isinstance(agent.guarantee.request, NoPrivacy)
         world, sizes = (np.random.default_rng([self.seed, stream]) for stream in (2, 3))
         self._describe()
         total = int(agent.episodes)
@@ -189,13 +233,16 @@ class _Run:
                 self.people += [new[i : i + 1] for i in range(size)]
             users = self.people[self.served : self.served + size]
             (self._messages if isinstance(agent.guarantee.request, LocalDP) else self._observe)(users)
+            self._show("policies", self._handed[-1])  # again: it may have been written to
             self.served += size
         self._show_round()
         self._describe()
+        self._show("policies", self._handed)
 
     def _observe(self, users: list[Trajectories]) -> None:
         parts = ([getattr(user, name) for user in users] for name in ("states", "actions", "rewards"))
-        self.agent.observe(Trajectories(*(np.concatenate(part) for part in parts)))
+        batch = Trajectories(*(np.concatenate(part) for part in parts))
+        self.agent.observe(_as_counts(batch) if self.counted else batch)
 
     def _messages(self, users: list[Trajectories]) -> None:
         for user in users:
@@ -209,6 +256,7 @@ class _Run:
         self.shown[channel].append((self.served, canonical(value)))
 
     def _show_policy(self, policy: Any) -> None:
+        self._handed.append(policy)
         self._show("policies", policy)
         if type(policy).__module__ != "confide.policy" and callable(getattr(policy, "act", None)):
             self.on_grid = True
@@ -265,6 +313,15 @@ class _Run:
         if isinstance(loss, GaussianDP):
             return mu / loss.mu if not epsilon else float("inf")
         return epsilon / loss.epsilon if isinstance(loss, PureDP) and not mu else float("inf")
+
+
+def _as_counts(users: Trajectories) -> TransitionCounts:
+    """Each transition of each user as a row of its own."""
+    n, H = users.rewards.shape
+    states, actions = users.states.astype(np.int64), users.actions.astype(np.int64).ravel()
+    step, ones = np.tile(np.arange(H), n), np.ones(n * H, dtype=np.int64)
+    now, after = states[:, :-1].ravel(), states[:, 1:].ravel()
+    return TransitionCounts(step, now, actions, after, users.rewards.astype(float).ravel(), ones, n, H)
 
 
 def _acted(policy: Any, step: int, state: Any) -> Any:

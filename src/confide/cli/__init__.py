@@ -27,7 +27,7 @@ from confide.cli import (
     verify,
 )
 from confide.cli.terminal import one_line, terminals
-from confide.errors import ConfideError, ConfideWarning
+from confide.errors import CHARGED, ConfideError, ConfideWarning
 
 INTERNAL = 70  # the exit code of an error that nobody foresaw
 
@@ -114,4 +114,6 @@ def _unforeseen(error: Exception) -> str:
         place = f"{module}:{trace.tb_lineno}" if module.split(".")[0] == "confide" else place
         trace = trace.tb_next
     said = "its text is not shown, since it may contain data"
-    return f"internal error in {place}, {type(error).__name__} ({said}). Please report this line and what confide doctor prints"
+    charged = f" {CHARGED}" if CHARGED in getattr(error, "__notes__", ()) else ""
+    report = "Please report this line and what confide doctor prints"
+    return f"internal error in {place}, {type(error).__name__} ({said}). {report}.{charged}"

@@ -54,7 +54,9 @@ def audit(
     seed: Annotated[int, typer.Option(help="Seed of the attack.", min=0)] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Attack a mechanism and compute a lower bound on its epsilon. The exit code is 1 if the guarantee is refuted.
+    """Attack a mechanism and compute a lower bound on its epsilon.
+
+    The exit code is 1 if the guarantee is refuted, and 3 if that could not be decided.
 
     A learner is also replayed: neighbouring data sets with the same releases must give the same policies, batch sizes, questions, memory,
     messages and descriptions.
@@ -95,12 +97,16 @@ def audit(
         typer.echo(f"  {_verdict(result, replayed)}")
     if result.refuted or (replayed is not None and replayed.refuted):
         raise typer.Exit(1)
+    if replayed is not None and replayed.undecided:
+        raise typer.Exit(3)
 
 
 def _verdict(result: "Audit", replayed: "Replay | None") -> str:
     """What was tested, and what is not: neither an attack nor a replay proves a guarantee."""
     if result.refuted or (replayed is not None and replayed.refuted):
         return "REFUTED: the guarantee does not hold"
+    if replayed is not None and replayed.undecided:
+        return "NOT DECIDED: part of what leaves could not be compared"
     reached = f"not refuted ({100 * result.sharpness:.0f} % of the stated epsilon reached)"
     return reached + ("; the attack was too weak to be conclusive, increase --runs" if result.sharpness < _WEAK else "")
 

@@ -212,6 +212,6 @@ def noise_for(estimator: str, source: str | None, seed: int | None, no_privacy: 
 
 _SECURE = {
     "lattice": "secure: discrete, exactly sampled, from the system's entropy.",
-    "smooth": "secure: normal, to sixty digits, from the system's entropy, and rounded to a public grid.",
+    "smooth": "secure: normal, to 120 digits, from the system's entropy, and rounded to a public grid.",
     "none": "no noise is added: users are chosen at random, from the system's entropy, and their data are published unchanged.",
 }

@@ -53,8 +53,12 @@ class _RidgeFit(LinearMonteCarlo):
             shrunk: Array = rho * returns / (rho * counts + self.ridge / 2)
             return shrunk
         phi = feature_matrix(self)
-        gram = phi.T @ ((rho * counts)[:, None] * phi) + np.diag(np.full(phi.shape[1], self.ridge / 2))
-        return np.asarray(np.linalg.solve(gram, phi.T @ (rho * returns)), dtype=np.float64)
+        # as a least-squares problem, whose solution exists whatever the counts are: no user may decide whether there is an error
+        weight = np.sqrt(rho * counts)
+        target = np.divide(rho * returns, weight, out=np.zeros_like(returns), where=weight > 0)
+        rows = np.concatenate([weight[:, None] * phi, math.sqrt(self.ridge / 2) * np.eye(phi.shape[1])])
+        theta: Array = np.linalg.lstsq(rows, np.append(target, np.zeros(phi.shape[1])), rcond=0.0)[0]
+        return theta
 
     def smooth_sensitivity(self, counts: Array, users: int, beta: float, *, printed: bool) -> float:
         """(2 F_max ||Phi||/lambda) sqrt(psi), psi = max_k e^(-k beta) (c sqrt(sum_s rho_s min(n_s + k, m)) + ||rho||_2)^2.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from confide._digest import digest
-from confide.errors import ConfideWarning, InvalidParameter
+from confide.errors import CHARGED, ConfideWarning, InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.log_sums import Logs, Progress
 from confide.evaluation.parameters import described
@@ -16,8 +16,6 @@ from confide.mechanisms.sources import FastSource, NoiseSource, SecureSource, no
 from confide.privacy.ledger import Ledger
 from confide.privacy.loss import NO_PRIVACY, Loss, loss_for
 from confide.privacy.request import CentralDP, NoPrivacy, Relation, Request
-
-CHARGED = "The ledger was charged before this error. Fix the cause and repeat the same release, at no further cost."
 
 
 class Estimator(ABC):
@@ -88,7 +86,7 @@ def source_of(
         raise InvalidParameter(f'noise must be a source, as noise_source("secure") is, got {type(noise).__name__}')
     if rng is not None:
         noise = FastSource(rng)
-    if type(noise) is FastSource:
+    if isinstance(noise, FastSource):
         return noise.for_release(asked)
     if noise is not None:
         return noise

@@ -56,7 +56,10 @@ def keep_returns(model: Any) -> None:
     keep(model, discount=share_of_one("discount", model.discount), return_bound=positive("return_bound", model.return_bound))
     if getattr(model, "centre", None) is not None:
         most = _FARTHEST * model.return_bound  # farther away, floating point cannot tell returns apart
-        keep(model, centre=real("centre", model.centre, f"at most {_FARTHEST:g} times return_bound from zero", -most, most))
+        keep(
+            model,
+            centre=real("centre", model.centre, f"finite, and at most {_FARTHEST:g} times return_bound from zero", -most, most),
+        )
 
 
 def described(model: Any) -> str:

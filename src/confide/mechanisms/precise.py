@@ -1,9 +1,9 @@
-"""Normal noise to sixty digits, for a scale that is private and so cannot choose a lattice.
+"""Normal noise to 120 digits, for a scale that is private and so cannot choose a lattice.
 
 The noisy value is computed in decimal arithmetic and rounded to a public grid. In real arithmetic that is post-processing of the
-continuous mechanism. Here the value before rounding is off by less than 1e-55 of its size, so that the rounded one differs from that of
+continuous mechanism. Here the value before rounding is off by less than 1e-115 of its size, so that the rounded one differs from that of
 real arithmetic only within so much of the middle between two points of the grid: with probability below 1e-35 as long as the scale is
-below 1e20 steps of the grid. The entropy is the system's. No low bit of floating point is ever made from the data and the noise.
+below 1e80 steps of the grid. The entropy is the system's. No low bit of floating point is ever made from the data and the noise.
 """
 
 import decimal
@@ -15,8 +15,8 @@ import numpy as np
 
 from confide.privacy.bounded import Array
 
-_BITS = 192  # of a uniform variable
-_CONTEXT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_EVEN, Emin=-9999, Emax=9999)
+_BITS = 420  # of a uniform variable
+_CONTEXT = decimal.Context(prec=120, rounding=decimal.ROUND_HALF_EVEN, Emin=-9999, Emax=9999)
 
 
 def standard_normals(size: int) -> list[Decimal]:

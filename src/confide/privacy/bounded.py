@@ -69,7 +69,10 @@ class Bounded:
     users: int = 1
 
     def __post_init__(self) -> None:
-        values = np.array(self.values, dtype=float)  # a copy: nobody else can write into it
+        try:
+            values = np.array(self.values, dtype=float)  # a copy: nobody else can write into it
+        except (TypeError, ValueError, OverflowError):  # whose text would quote the data
+            raise InvalidParameter("a contribution must be an array of real numbers") from None
         if values.shape != (self.bound.size,):
             raise InvalidParameter(f"a contribution must have shape ({self.bound.size},), got {values.shape}")
         if isinstance(self.users, bool) or not isinstance(self.users, int | np.integer) or self.users < 0:
@@ -185,10 +188,7 @@ def real_numbers(values: npt.ArrayLike) -> Array:
     a whole array, so that a conversion by type would let one user decide whether, or how, a batch is counted. For the same reason a number
     that was written as text, as NumPy does to all neighbours of a text, is that number.
     """
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError, OverflowError):  # ragged: no rectangle of numbers
-        raise InvalidParameter("a contribution must be a rectangular array") from None
+    array = values if isinstance(values, np.ndarray) else _array(values)
     if array.dtype == np.float64:
         return array
     with np.errstate(all="ignore"):
@@ -196,8 +196,21 @@ def real_numbers(values: npt.ArrayLike) -> Array:
             return array.astype(float)
         if array.dtype.kind == "c":
             return np.where(array.imag == 0, array.real, math.nan).astype(float)
+    if array.dtype.kind == "m":  # numbers beside a duration are counted in its unit
+        return np.where(np.isnat(array), math.nan, array.view(np.int64))
     numbers = [_number(element) for element in array.ravel().tolist()]
     return np.array(numbers, dtype=float).reshape(array.shape)
+
+
+def _array(values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Lists: if not all of their elements are real numbers, each as it is, before NumPy gives them one type."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "biuf":
+            return array
+        return np.array(values, dtype=object)
+    except (TypeError, ValueError, OverflowError):  # ragged: no rectangle of numbers
+        raise InvalidParameter("a contribution must be a rectangular array") from None
 
 
 def _number(element: Any) -> float:

@@ -58,8 +58,8 @@ def _read(path: str | Path) -> Stored:
         raise
     except FileNotFoundError:
         raise InvalidParameter(f"no such file: {path}") from None
-    except _DAMAGE as error:
-        raise InvalidParameter(f"{path} is not a saved problem, or is damaged: {error}") from None
+    except _DAMAGE:  # whose advice would be to load it unsafely
+        raise InvalidParameter(f"{path} is not a saved problem, or is damaged") from None
     written = _text(stored.pop("format", None))
     if written != FORMAT:
         found = f"it is of format {written}, and this version of confide reads {FORMAT}" if written else "it names no format"
