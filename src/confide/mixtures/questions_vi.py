@@ -28,7 +28,7 @@ SAMPLES, HOPES = 8, 32  # posterior samples that are played, and those among whi
 TIES = 1e-6  # differences of value that are none
 RECENT = 8  # rounds whose visits are predicted again at each release
 FIRST, LEAST, MOST = 10, 0.3, 1.0  # users of the first round; of a later one, against all before it
-SIGNAL = 1.5  # of the clearest question of a round, in standard deviations of its noise
+SIGNAL = 1.0  # of the clearest question of a round, in standard deviations of its noise
 EXPLORERS = 0.1  # of a round's users, at most, for each of two policies that look for what is better
 
 
