@@ -95,6 +95,10 @@ def audit(
             name, _, text = line.partition(": ")
             typer.echo(f"  {name:<10} {text}")
         typer.echo(f"  {_verdict(result, replayed)}")
+    _exit(result, replayed)
+
+
+def _exit(result: "Audit", replayed: "Replay | None") -> None:
     if result.refuted or (replayed is not None and replayed.refuted):
         raise typer.Exit(1)
     if replayed is not None and replayed.undecided:

@@ -30,7 +30,7 @@ _KINDS: dict[str, type[Problem]] = {
 __all__ = ["Problem", "load_problem", "save_problem"]
 
 _HEADER = (SyntaxError, tokenize.TokenError)  # of an array whose description is damaged
-_DAMAGE = (OSError, ValueError, TypeError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error, *_HEADER)
+_DAMAGE = (ValueError, TypeError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error, *_HEADER)
 
 
 def load_problem(path: str | Path) -> Problem:
@@ -58,6 +58,8 @@ def _read(path: str | Path) -> Stored:
         raise
     except FileNotFoundError:
         raise InvalidParameter(f"no such file: {path}") from None
+    except OSError as error:
+        raise InvalidParameter(f"{path} is not a saved problem, or is damaged: {error}") from None
     except _DAMAGE:  # whose advice would be to load it unsafely
         raise InvalidParameter(f"{path} is not a saved problem, or is damaged") from None
     written = _text(stored.pop("format", None))
