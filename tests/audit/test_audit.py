@@ -31,6 +31,7 @@ RUNS = {
     "laplace": 8_000,
     **dict.fromkeys(AGENTS, 500),
     "likelihood-vi": 200,
+    "questions-vi": 100,
     "next-state-vi": 200,
     "lsvi-ucb-answers": 800,
 }  # 2 500 for streams

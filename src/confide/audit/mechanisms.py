@@ -79,6 +79,9 @@ class Shared(Scaled):
     def laplace(self, scale: float, shape: Shape) -> npt.NDArray[Any]:
         return np.full(shape, self.inner.laplace(scale, 1)[0])
 
+    def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
+        return np.full(shape, self.inner.cube(scale, (1, 1))[0, 0])
+
 
 class Tapped:
     """A factorisation whose noisy rows the adversary reads: the promise covers them, and the releases are made of them."""
