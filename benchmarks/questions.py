@@ -9,12 +9,12 @@ import argparse
 
 import numpy as np
 from cases import Case, measured, saved
-from mixtures import error, number
 from record import record
 
 from confide.privacy.request import JointDP, NoPrivacy
 from confide.problems import lock
 from confide.problems.linear_mixture import LinearMixtureMDP
+from mixtures import error, number
 
 FRESH = range(200, 216)
 
