@@ -1,0 +1,68 @@
+"""QuestionsVI at delta = 0 beside LikelihoodVI at delta = 1e-5: instance seed 0, K = 1e5, run seeds 200..215, which nothing was chosen on.
+
+    python benchmarks/questions.py [--quick] [--write]
+
+Regret is exact. --quick takes two seeds of each row. With --write the table goes to docs/benchmarks/questions.md.
+"""
+
+import argparse
+
+import numpy as np
+from cases import Case, measured, saved
+from record import record
+
+from confide.privacy.request import JointDP, NoPrivacy
+from confide.problems import lock
+from confide.problems.linear_mixture import LinearMixtureMDP
+from mixtures import error, number
+
+FRESH = range(200, 216)
+
+
+def larger_lock() -> LinearMixtureMDP:
+    """S = 60, A = 8, H = 8, d = 10: a lock with jumps of 10 and a second idle kernel (stay .4, left .3, right .3)."""
+    known = lock(0, states=60, actions=8, horizon=8, jump=10)
+    states = np.arange(60)
+    idle = np.zeros((60, 8, 60))
+    for place, share in ((states, 0.4), (np.maximum(states - 10, 0), 0.3), (np.minimum(states + 10, 59), 0.3)):
+        for action in range(8):
+            np.add.at(idle, (states, action, place), share)
+    weights = np.full((8, 10), 0.2 / 9)
+    weights[np.arange(8), known.weights.argmax(axis=1)] = 0.8
+    return LinearMixtureMDP(np.concatenate([known.kernels, idle[None]]), weights, known.rewards, known.start, name="larger-lock")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    seeds = FRESH[:2] if options.quick else FRESH
+    problems = {"lock": "lock", "rand": "rand", "larger lock": saved("larger lock", larger_lock())}
+    kinds = {"1": JointDP(1.0), "10": JointDP(10.0), "none": NoPrivacy()}
+    approximate = {"1": JointDP(1.0, 1e-5), "10": JointDP(10.0, 1e-5), "none": NoPrivacy()}
+    cases = {
+        (problem, agent, kind): Case(file, agent, (kinds if agent == "questions-vi" else approximate)[kind], seeds=seeds)
+        for problem, file in problems.items()
+        for kind in kinds
+        for agent in AGENTS
+    }
+    results = measured(cases.values())
+    found = {key: results[case] for key, case in cases.items()}
+    lines = [
+        "| problem | agent | epsilon | regret: mean ± s.e. | median | largest | against the best without privacy |",
+        "|" + "---|" * 7,
+    ]
+    for (problem, agent, kind), sample in found.items():
+        best = min(found[problem, other, "none"].regret.mean() for other in AGENTS)
+        values = sample.regret
+        shown = f"{number(values.mean())} ± {number(error(values))} | {number(float(np.median(values)))} | {number(values.max())}"
+        lines.append(f"| {problem} | `{agent}` | {kind} | {shown} | {values.mean() / best:.1f} x |")
+    about = f"{__doc__.splitlines()[0]} Larger lock: {larger_lock.__doc__}"
+    record("Questions", "\n".join([about, "", *lines, ""]), write=options.write)
+
+
+AGENTS = ("questions-vi", "likelihood-vi")
+
+if __name__ == "__main__":
+    main()
