@@ -69,7 +69,7 @@ class Questions:
         memory = {"seed": seed, **_remembered(rounds, folded)}
         memory |= {"policies": policies, "shares": shares, "steps": steps, "thetas": thetas, "total": np.array(released.users)}
         shown = tuple(TabularPolicy(actions, self.public.actions) for actions in policies)
-        signal = float(users * np.sqrt(np.einsum("qi,qij,qj->q", known.rows, belief.covariance[known.steps], known.rows)).max())
+        signal = users * _clearest(belief, known.rows, known.steps)
         statistic = AnswerSums(steps, signs)
         return Round(shown, statistic, memory, signal if released.generation else None, tuple(shares), (statistic.bound, users))
 
@@ -90,7 +90,7 @@ class Questions:
 
     def _users(self, served: int, left: int, belief: Belief, rows: Array, steps: Ints) -> int:
         """So many that the clearest question stands out of the noise, within limits: few releases, and none too late."""
-        spread = float(np.sqrt(np.einsum("qi,qij,qj->q", rows, belief.covariance[steps], rows).max()))
+        spread = _clearest(belief, rows, steps)
         wanted = SIGNAL * float(self.stds[min(self.public.horizon - 1, len(self.stds)) - 1]) / max(spread, 1e-12)
         most = MOST * served if served else self.episodes / 50
         return int(min(math.ceil(max(min(wanted, most), LEAST * served, FIRST)), left))
@@ -118,6 +118,11 @@ class Questions:
     def describe(self) -> Description:
         planning = f"policies for weights drawn from the posterior, {self.spread:g} x its standard deviation, and two explorers"
         return Description("tight", f"{planning}; yes/no questions where the answer is most uncertain and matters most")
+
+
+def _clearest(belief: Belief, rows: Array, steps: Ints) -> float:
+    """The largest standard deviation of a question's answer under the belief, per user; rounding may make the smallest ones negative."""
+    return float(np.sqrt(max(np.einsum("qi,qij,qj->q", rows, belief.covariance[steps], rows).max(), 0.0)))
 
 
 _PARTS = ("policies", "users", "steps", "thetas", "answers")
