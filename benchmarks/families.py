@@ -1,6 +1,6 @@
 """Families of small problems on which a learner can get stuck: a policy that looks best from what it has seen, and is not.
 
-An instance is decided by its seed. Seeds 0 to 3 are for choosing defaults; seeds from 100 on are aside: nothing is chosen on them.
+An instance is decided by its seed. Seeds 0 to 7 are for choosing defaults; seeds from 100 on are aside: nothing is chosen on them.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import numpy as np
 
 from confide.problems import LinearMDP, LinearMixtureMDP
 
-TUNING, ASIDE = range(4), range(100, 104)
+TUNING, ASIDE = range(8), range(100, 108)
 
 
 def _hidden(rng: np.random.Generator, horizon: int, dimension: int, share: float) -> np.ndarray:

@@ -32,17 +32,22 @@ def targets(values: Array, hoped: Array) -> Array:
     return values + TIES * hoped
 
 
-def served(
-    policy: Policy, explorer: Policy, times: Sequence[int], generation: int
-) -> tuple[tuple[Policy, ...], tuple[float, ...]]:
-    """Policies and shares of the round after so many releases, where times[r] users have come when release r + 1 is made.
+def explored(times: Sequence[int], generation: int) -> float:
+    """The share of explorers in the round after so many releases, where times[r] users have come when release r + 1 is made.
 
     Explorers are counted over all rounds: where each round has one user, most rounds have none.
     """
     last = min(generation, len(times) - 1)
     start, end = times[last - 1] if last else 0, times[last]
     due = math.ceil(SHARE * end) - math.ceil(SHARE * start)
-    share = math.ceil(due * (1 - end / times[-1])) / (end - start)
+    return math.ceil(due * (1 - end / times[-1])) / (end - start)
+
+
+def served(
+    policy: Policy, explorer: Policy, times: Sequence[int], generation: int
+) -> tuple[tuple[Policy, ...], tuple[float, ...]]:
+    """Policies and shares of that round."""
+    share = explored(times, generation)
     if share == 0:
         return (policy,), (1.0,)
     return ((policy, explorer), (1 - share, share)) if share < 1 else ((explorer,), (1.0,))
