@@ -39,6 +39,7 @@ class Entry:
     local: bool = True  # whether it can keep a local guarantee
     known_rewards: bool = False  # whether rewards must be public
     knows_truth: bool = False  # made from the problem itself: a yardstick, not a learner
+    stuck: str = ""  # problems on which `benchmarks/stuck.py` found runs that stay away from optimal
     theorems: Mapping[str, Theorem] = field(default_factory=dict)  # by trust model; "pure ..." at delta = 0. Missing: not proved
 
 
