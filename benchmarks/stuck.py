@@ -1,6 +1,6 @@
 """Which default learners get stuck: how far the policies of the last quarter of the users are from optimal, on families of problems.
 
-    python benchmarks/stuck.py [--aside] [--write]
+    python benchmarks/stuck.py [--aside] [--learners NAME ...] [--write]
 
 Defaults were chosen on instances 0 to 7 of each family; --aside takes instances that nothing was chosen on.
 """
@@ -31,10 +31,10 @@ def distance(learner: type, family: str, instance: int, epsilon: float) -> float
     return 400 * late / EPISODES / (problem.optimal_value - problem.uniform_value)
 
 
-def rows(instances: range) -> Iterator[str]:
+def rows(instances: range, learners: list[str]) -> Iterator[str]:
     yield f"| learner | epsilon | {' | '.join(MIXTURES)} |"
     yield f"|---|---|{'---|' * len(MIXTURES)}"
-    for learner in LEARNERS:
+    for learner in (one for one in LEARNERS if one.name in learners):
         for epsilon in (math.inf, 10.0):
             cells = []
             for family in MIXTURES:
@@ -50,6 +50,7 @@ def rows(instances: range) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--aside", action="store_true")
+    parser.add_argument("--learners", nargs="+", default=[learner.name for learner in LEARNERS])
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     instances = ASIDE if arguments.aside else TUNING
@@ -60,7 +61,9 @@ def main() -> None:
         "**Bold**: not all runs are. next-state-vi and lsvi-ucb learn the same problems as linear MDPs with one feature for each state and "
         "action: they do not know the kernels or the rewards."
     )
-    record("Learners that get stuck", f"{about}\n\n" + "\n".join(rows(instances)) + "\n", write=arguments.write)
+    record(
+        "Learners that get stuck", f"{about}\n\n" + "\n".join(rows(instances, arguments.learners)) + "\n", write=arguments.write
+    )
 
 
 if __name__ == "__main__":
