@@ -118,7 +118,7 @@ AGENTS = {
         "posterior sampling on private sums of next states, which must be few",
         "linear MDP",
         "confide",
-        stuck="sparse or random transitions, or absorbing states",
+        stuck="rivers, sparse or random transitions, or absorbing states",
     ),
     "ofu-lq": Entry(
         "confide.control.ofu_lq:OFULQ",
