@@ -1,6 +1,6 @@
 """Families of small problems on which a learner can get stuck: a policy that looks best from what it has seen, and is not.
 
-An instance is decided by its seed. Seeds 0 to 7 are for choosing defaults; seeds from 100 on are aside: nothing is chosen on them.
+An instance is decided by its seed. Seeds below 100 are for choosing defaults; seeds from 100 on are aside: nothing is chosen on them.
 """
 
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
     python benchmarks/stuck.py [--aside] [--learners NAME ...] [--write]
 
-Defaults were chosen on instances 0 to 7 of each family; --aside takes instances that nothing was chosen on.
+Defaults were chosen on instances 0 to 15 of each family; --aside takes instances that nothing was chosen on.
 """
 
 import argparse
