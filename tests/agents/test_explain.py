@@ -219,3 +219,14 @@ def test_an_agent_is_made_from_plain_values_or_refused_in_one_line():
     ]:
         with pytest.raises(InvalidParameter, match=message):
             made(**wrong)
+
+
+def test_learners_that_got_stuck_are_named():
+    """`docs/benchmarks/stuck.md`; the printed constants were not measured there."""
+    for agent, warned in (
+        (make(UCRLVTR, "tight", JointDP(1.0, 1e-5)), True),
+        (make(UCRLVTR, "paper", JointDP(1.0, 1e-5)), False),
+    ):
+        rows = dict(explain(agent).rows())
+        assert ("warning" in rows) == warned
+        assert (explain(agent).to_json()["agents"][0]["stuck"] is not None) == warned

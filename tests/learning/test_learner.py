@@ -12,6 +12,7 @@ from confide.errors import InvalidParameter, StateError
 from confide.learning.client import LocalClient
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
+from confide.mixtures.likelihood_vi import RECENT
 from confide.privacy.certificate import certify
 from confide.problems import lock, one_hot, oscillator
 from confide.trajectory import TransitionCounts
@@ -94,7 +95,7 @@ HOSTILE = {
     "a negative one": {"shown": np.full((4, 5, 20), -50)},
     "another type": {"shown": np.zeros((4, 5, 20))},
     "another shape": {"earlier": np.zeros((4, 20, 3))},
-    "too many rounds": {"policies": np.zeros((65, 5, 20), dtype=np.int64), "users": np.ones(65)},
+    "too many rounds": {"policies": np.zeros((RECENT + 1, 5, 20), dtype=np.int64), "users": np.ones(RECENT + 1)},
     "infinitely many users": {"policies": np.zeros((1, 5, 20), dtype=np.int64), "users": np.array([np.inf])},
     "users who are not there yet": {"total": np.array(31)},
     "a share that is no number": {"shares": np.array([1.0, np.nan, 1.0, 1.0])},

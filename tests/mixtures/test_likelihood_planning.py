@@ -92,3 +92,20 @@ def test_predicted_states_are_those_of_the_policies():
     actions = TabularPolicy(POLICIES[0], 2).actions
     P = np.einsum("i,isat->sat", WORLD.weights[0], WORLD.public.kernels)
     assert known.states[1, 0] == pytest.approx(WORLD.start @ P[np.arange(6), actions[0]], abs=1e-3)
+
+
+def test_what_nobody_tried_stays_unknown_however_many_come():
+    """Kernels 0 and 1 differ where everybody goes, 1 and 2 where nobody does: without noise 1e7 users do not settle the latter."""
+    kernels = np.zeros((3, 3, 2, 3))
+    kernels[:, :, :, 1] = 1.0
+    kernels[0, 0, 0] = [0.0, 0.0, 1.0]
+    kernels[2, 0, 1] = [1.0, 0.0, 0.0]
+    codes = directions(kernels)
+    all_of_them = Served(np.zeros((1, 2, 3), dtype=np.int64), np.array([1e7]), np.zeros((1, 3, 2)))
+    sums = 1e7 * codes[0, 0, 1][None]  # kernel 0 has no weight
+    known = posterior(
+        sums, all_of_them, noise_std=0.0, kernels=kernels, codes=codes, code_means=means(codes, kernels), start=np.eye(3)[0]
+    )
+    undecided = np.array([0.0, 1.0, -1.0]) / np.sqrt(2)
+    assert undecided @ known.covariance[0] @ undecided == pytest.approx(1 / 3, rel=0.01)
+    assert known.weights[0] == pytest.approx([0.0, 0.5, 0.5], abs=1e-3)

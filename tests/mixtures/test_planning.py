@@ -252,3 +252,20 @@ def test_bad_arguments_are_refused():
         reduced(1)
     with pytest.raises(InvalidParameter, match="span must be positive"):
         raw(3, span=0.0)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("d", [3, 5, 6, 7])
+def test_a_rounding_error_is_no_row(d, scale):
+    """Where all kernels agree on the next state, X and y are zero up to rounding, and so must be what a user contributes."""
+    problem = mixture(0, d=d)
+    kernels, values = problem.kernels.copy(), scale * np.random.default_rng(1).uniform(size=(3, 4))
+    kernels[:, 0] = np.eye(4)[1]
+    for fm in (reduced(d), raw(d, span=2.0 * scale)):
+        features, weight = fitted(fm, kernels, values, balance=1.05)
+        if fm.span is None:
+            assert (weight[:, 0] == 0.0).all()
+        assert (weight[:, 1:] > 0.0).all() and np.isfinite(features.rows).all()
+    step, zeros = np.arange(3), np.zeros(3, dtype=np.int64)
+    X, y = visited(sparse(reduced(d), kernels), values, step, zeros, zeros, zeros + 1, balance=1.05)
+    assert not X.any() and not y.any()

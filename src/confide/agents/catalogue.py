@@ -39,6 +39,7 @@ class Entry:
     local: bool = True  # whether it can keep a local guarantee
     known_rewards: bool = False  # whether rewards must be public
     knows_truth: bool = False  # made from the problem itself: a yardstick, not a learner
+    stuck: str = ""  # problems on which `benchmarks/stuck.py` found runs that stay away from optimal
     theorems: Mapping[str, Theorem] = field(default_factory=dict)  # by trust model; "pure ..." at delta = 0. Missing: not proved
 
 
@@ -61,6 +62,7 @@ AGENTS = {
             pure_joint=(1 / 2, "C.4"),
             pure_local=(3 / 4, "C.4"),
         ),
+        stuck="more kernels than actions",
     ),
     "ucrl-vtr-plus": Entry(
         "confide.mixtures.ucrl_vtr_plus:UCRLVTRPlus",
@@ -69,6 +71,7 @@ AGENTS = {
         "Luyo21",
         known_rewards=True,
         theorems=_theorems("Luyo21", none=(1 / 2, "Thm. 9"), joint=(1 / 2, "Cor. 10"), local=(3 / 4, "Cor. 11")),
+        stuck="more kernels than actions, or kernels that differ far from the start only",
     ),
     "linopt-vi": Entry(
         "confide.mixtures.linopt_vi:LinOptVI",
@@ -76,6 +79,7 @@ AGENTS = {
         "mixture",
         "Zhou22",
         theorems=_theorems("Zhou22", none=(1 / 2, "Thm. 4.1"), joint=(1 / 2, "Thm. 6.5")),
+        stuck="more kernels than actions",
     ),
     "linopt-po": Entry(
         "confide.mixtures.linopt_po:LinOptPO",
@@ -83,6 +87,7 @@ AGENTS = {
         "mixture",
         "Zhou22",
         theorems=_theorems("Zhou22", none=(1 / 2, "Thm. 5.1"), joint=(1 / 2, "Thm. 6.5")),
+        stuck="more kernels than actions",
     ),
     "likelihood-vi": Entry(
         "confide.mixtures.likelihood_vi:LikelihoodVI",
@@ -106,12 +111,14 @@ AGENTS = {
         "Luyo21",
         local=False,
         theorems=_theorems("Luyo21", joint=(3 / 5, "Thm. 8"), pure_joint=(2 / 3, "E.3")),
+        stuck="rivers, detours, sparse or random transitions, or absorbing states",
     ),
     "next-state-vi": Entry(
         "confide.linear_mdps.next_state_vi:NextStateVI",
         "posterior sampling on private sums of next states, which must be few",
         "linear MDP",
         "confide",
+        stuck="rivers, sparse or random transitions, or absorbing states",
     ),
     "ofu-lq": Entry(
         "confide.control.ofu_lq:OFULQ",

@@ -112,6 +112,7 @@ def _cells(one: Facts) -> dict[str, str]:
         "noise per number": _noise(one) if private else "none",
         "signal > noise": _signal(one, users) if private else "",
         "planning": one.planning,
+        "warning": f"measured runs on problems with {one.stuck} ended more than 2 % from optimal" if one.stuck else "",
     }
 
 

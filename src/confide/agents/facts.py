@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from confide.agents.catalogue import AGENTS
 from confide.errors import InvalidParameter
 from confide.learning.agent import agent_name
 from confide.learning.learner import Description, Learner
@@ -29,6 +30,7 @@ class Facts:
     schedule: Schedule | AtMost = field(repr=False)
     bound: Bound
     noise: ExpectedNoise
+    stuck: str = ""  # problems on which its default may stay away from optimal, by `benchmarks/stuck.py`
 
     @property
     def calibration(self) -> str:
@@ -95,6 +97,7 @@ class Facts:
             "noise_std_worst": self.noise.worst,
             "relative_noise": self.relative_noise,
             "planning": self.description.planning,
+            "stuck": self.stuck or None,
             "users_until_signal": self.users_until_signal,
         }
 
@@ -110,4 +113,6 @@ def facts(agent: Any) -> Facts:
         raise InvalidParameter(f"explain needs a learner (confide.agents.Learner), got {agent_name(agent)}")
     trust = agent.privacy.trust if isinstance(agent.privacy, NoPrivacy | LocalDP) else Trust.JOINT
     bound, noise = agent.algorithm.bound, agent.expected_noise()
-    return Facts(agent_name(agent), agent.describe(), agent.privacy, trust, agent.schedule, bound, noise)
+    said, entry = agent.describe(), AGENTS.get(agent.name)
+    stuck = entry.stuck if entry and said.calibration == "tight" else ""
+    return Facts(agent_name(agent), said, agent.privacy, trust, agent.schedule, bound, noise, stuck)

@@ -38,8 +38,11 @@ def _look(kernels: Sparse, first: int, seen: Array, X: Array, offset: Array) -> 
 
 
 @njit
-def _fitting(kernels: Sparse, row: int, seen: Array, x: Array, offset: float, balance: float) -> float:
-    """1 / sqrt(||x||^2 + (balance Y)^2 / 2), Y the largest |seen(s') - offset| over the s' that some kernel allows; zero for 1 / 0."""
+def _fitting(kernels: Sparse, row: int, seen: Array, x: Array, offset: float, balance: float, least: float) -> float:
+    """1 / sqrt(G), G = ||x||^2 + (balance Y)^2 / 2, Y the largest |seen(s') - offset| over the s' that some kernel allows.
+
+    Zero unless G > `least`: where all kernels agree on one s', x is a rounding error, and must not become a row of length one.
+    """
     starts, successors, _ = kernels
     Y = 0.0
     for e in range(starts[row], starts[row + 1]):
@@ -47,7 +50,13 @@ def _fitting(kernels: Sparse, row: int, seen: Array, x: Array, offset: float, ba
     G = (balance * Y) ** 2 / 2
     for k in range(x.size):
         G += x[k] * x[k]
-    return 1 / np.sqrt(G) if G > 0.0 else 0.0
+    return 1 / np.sqrt(G) if least < G else 0.0
+
+
+@njit
+def _least(seen: Array) -> float:
+    """The largest G that may be a rounding error: sums of terms up to max |seen| are right to 1e-9 of it, and much better."""
+    return float(1e-18 * max(seen.max(), -seen.min()) ** 2)
 
 
 @njit
@@ -69,8 +78,9 @@ def weighted_features(kernels: Sparse, values: Array, span: float, balance: floa
         low, scale = _scale(values[h], span)
         seen, scales[h] = (values[h] - low) / scale, scale
         _look(kernels, 0, seen, X[h], offset[h])
+        least = _least(seen)
         for r in range(n):
-            weight[h, r] = _fitting(kernels, r, seen, X[h, r], offset[h, r], balance)
+            weight[h, r] = _fitting(kernels, r, seen, X[h, r], offset[h, r], balance, least)
             offset[h, r] = low + scale * offset[h, r]
     return X, offset, scales, weight
 
@@ -90,14 +100,15 @@ def visited(
 ) -> tuple[Array, Array]:
     """Weighted X [n, m] and y [n] of transitions, for values [h, s']; weights [h, row], where there are none the fitting ones."""
     n, m = step.size, kernels[2].shape[1] - 1
-    X, y, seen = np.empty((n, m)), np.empty(n), np.empty_like(values)
+    X, y, seen, least = np.empty((n, m)), np.empty(n), np.empty_like(values), np.empty(len(values))
     for h in range(len(values)):
         low, scale = _scale(values[h], span)
         seen[h] = (values[h] - low) / scale
+        least[h] = _least(seen[h])
     for i in range(n):
         h, r = step[i], state[i] * A + action[i]
         _look(kernels, r, seen[h], X[i : i + 1], y[i : i + 1])
-        weight = weights[h, r] if weights.size else _fitting(kernels, r, seen[h], X[i], y[i], balance)
+        weight = weights[h, r] if weights.size else _fitting(kernels, r, seen[h], X[i], y[i], balance, least[h])
         y[i] = (seen[h, after[i]] - y[i]) * weight
         for k in range(m):
             X[i, k] *= weight

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import null_space
 
 from confide.planners import _visit_kernels as _kernels
 from confide.planners.regression import project_simplex
@@ -63,13 +64,22 @@ def _solve(sums: Array, M: Array, expected: Array, noise: float, kernels: Array,
     for _ in range(2):
         mean = M @ w
         sampling = _kernels.second_moments(expected, mixture(kernels, w), codes) - np.outer(mean, mean) / users
-        R = sampling + (noise + 1e-3) * np.eye(len(sums))  # without noise and without users R would be singular
+        # without noise and without users R would be singular; 1e-6 per user keeps the precision's condition in what doubles can tell
+        R = sampling + (noise + 1e-3 + 1e-6 * users) * np.eye(len(sums))
         weighted = np.linalg.solve(R, M)
         precision = M.T @ weighted + d * np.eye(d)
         precision = np.asarray((precision + precision.T) / 2)
         w = project_simplex(np.asarray(np.linalg.solve(precision, weighted.T @ sums + 1.0)), precision)
-    within = np.eye(d) - 1 / d  # weights sum to one, so only this part is uncertain
-    return w, np.asarray(np.linalg.pinv(within @ precision @ within, hermitian=True))
+    return w, _within(precision)
+
+
+def _within(precision: Array) -> Array:
+    """The covariance on vectors that sum to zero: weights sum to one, so nothing else is uncertain.
+
+    In a basis, because the rank of a projected matrix is decided by rounding: what is not known yet must not be taken for known.
+    """
+    basis = null_space(np.ones((1, len(precision))))
+    return np.asarray(basis @ np.linalg.inv(basis.T @ precision @ basis) @ basis.T)
 
 
 def mixture(kernels: Array, weights: Array) -> Array:

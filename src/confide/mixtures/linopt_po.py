@@ -9,6 +9,7 @@ import numpy.typing as npt
 from confide.arguments import real
 from confide.learning.learner import Description, Learner, Round
 from confide.mechanisms.sources import NoiseSource
+from confide.mixtures.explorer_planning import served, targets
 from confide.mixtures.linopt_vi import Choices, Knowledge, Regressions
 from confide.mixtures.policy_planning import Evaluation, evaluate, improve, softmax
 from confide.planners.regression import MakeRegularizer
@@ -48,8 +49,12 @@ class OptimisticPolicyOptimisation:
             logits = improve(logits, self._evaluate(known, logits).Q, self.step * self._users(b - 1))
         found = self._evaluate(known, logits)
         after = logits if self.ahead else improve(self.keep * logits, found.Q, self.step * self._users(b))
-        policy, statistic = StochasticPolicy(softmax(logits)), self.regressions.statistic(found.values)
-        return Round((policy,), statistic, {"logits": after}, known.signal)
+        policy, memory = StochasticPolicy(softmax(logits)), {"logits": after}
+        if self.regressions.plain:
+            return Round((policy,), self.regressions.statistic(found.values), memory, known.signal)
+        explorer = self.regressions.explore(known)
+        policies, shares = served(policy, explorer.policy, self.schedule.times, b)
+        return Round(policies, self.regressions.statistic(targets(found.values, explorer.values)), memory, known.signal, shares)
 
     def _evaluate(self, known: Knowledge, logits: Array) -> Evaluation:
         kernels, features = self.regressions.kernels, self.regressions.features

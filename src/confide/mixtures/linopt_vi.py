@@ -16,7 +16,8 @@ from confide.learning.learner import Algorithm, Calibration, Description, Learne
 from confide.mechanisms.counters import Tree
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import Both, StackedRows, ValueTargets
-from confide.mixtures.planning import optimistic, optimistic_rewards
+from confide.mixtures.explorer_planning import SAID, served, targets, wider
+from confide.mixtures.planning import Plan, optimistic, optimistic_rewards
 from confide.mixtures.printed import paper_constants
 from confide.mixtures.value_features import FeatureMap, SparseKernels, raw, reduced, sparse, value_steps
 from confide.planners.regression import Estimate, MakeRegularizer, Regression, Regularizer, Repair, Shift, Width, mean_eigenvalue
@@ -42,6 +43,7 @@ class Knowledge:
     estimate: Estimate
     width: Width
     rewards: Array  # [h, s, a]
+    hoped: Array  # the same with an explorer's bonus
     signal: float | None
 
 
@@ -79,21 +81,28 @@ class Regressions:
         return Knowledge(
             self.regularizer.estimate(Lambda, u, noise_std=noise_std),
             self.regularizer.width(noise_std=noise_std),
-            self._rewards(released),
+            *self._rewards(released),
             mean_eigenvalue(Lambda) if released.generation else None,
         )
 
-    def _rewards(self, released: Released) -> Array:
+    def _rewards(self, released: Released) -> tuple[Array, Array]:
         if not isinstance(self.bound, StackedRows):
             assert self.public.rewards is not None
-            return self.public.rewards
+            return self.public.rewards, self.public.rewards
         assert self.reward_features is not None and self.reward_regularizer is not None
         Lambda, u = self.bound.second.unpack(self.bound.split(released.values)[1])
         noise_std = released.noise.std / self.bound.weight
         known = Lambda if self.plain else Lambda * self.reward_features.pattern
         estimate = self.reward_regularizer.estimate(known, u, noise_std=noise_std)
         width = self.reward_regularizer.width(noise_std=noise_std)
-        return optimistic_rewards(self.reward_features, estimate, width, clip=not self.plain)
+        rewards, hoped = (
+            optimistic_rewards(self.reward_features, estimate, each, clip=not self.plain) for each in (width, wider(width))
+        )
+        return rewards, hoped
+
+    def explore(self, known: Knowledge) -> Plan:
+        """What an explorer plans."""
+        return optimistic(self._kernels, known.hoped, known.estimate, feature_map=self.features, width=wider(known.width))
 
     def statistic(self, values: Array) -> Statistic:
         """What users contribute who are served by a plan with these values [h, s]."""
@@ -108,6 +117,8 @@ class Regressions:
         words = self.regularizer.describe(self.bound.rows)
         if self.reward_regularizer is not None:
             words += "; the same for rewards"
+        if not self.plain:
+            words += f"; {SAID}"
         return Description("paper" if self.plain else "tight", words, self.bound.rows)
 
 
@@ -116,6 +127,7 @@ class OptimisticValueIteration:
     """[Zhou22, Alg. 1] and, with known rewards, [Luyo21, Alg. 1] between two releases."""
 
     regressions: Regressions
+    schedule: Schedule
 
     @property
     def bound(self) -> Bound:
@@ -126,7 +138,12 @@ class OptimisticValueIteration:
         plan = optimistic(
             both.kernels, known.rewards, known.estimate, feature_map=both.features, width=known.width, ceiling=both.ceiling
         )
-        return Round((plan.policy,), both.statistic(plan.values), signal=known.signal)
+        if both.plain:
+            return Round((plan.policy,), both.statistic(plan.values), signal=known.signal)
+        explorer = both.explore(known)
+        policies, shares = served(plan.policy, explorer.policy, self.schedule.times, released.generation)
+        statistic = both.statistic(targets(plan.values, explorer.values))
+        return Round(policies, statistic, signal=known.signal, shares=shares)
 
     def describe(self) -> Description:
         return self.regressions.describe()
@@ -228,8 +245,8 @@ def paper(public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlg
     return Calibration(algorithm, schedule, tree, loss)
 
 
-def value_iteration(regressions: Regressions, schedule: Schedule) -> OptimisticValueIteration:  # noqa: ARG001 - the same at all times
-    return OptimisticValueIteration(regressions)
+def value_iteration(regressions: Regressions, schedule: Schedule) -> OptimisticValueIteration:
+    return OptimisticValueIteration(regressions, schedule)
 
 
 def known_mixture(public: LinearMixturePublic, name: str, *, rewards: bool = True) -> None:

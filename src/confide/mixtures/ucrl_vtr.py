@@ -55,8 +55,8 @@ class UCRLVTR(Learner):
     privacy): exact accounting of one joint query instead of composition over steps; GOE noise; values centred and scaled to [0, 1] and
     mixture weights on the simplex, so that rows live in d - 1 dimensions; public weights per (s, a); releases on a geometric schedule, each
     batch one leaf of the counter with the least noise; eigenvalues clipped at zero and a ridge of the size of the noise instead of the
-    shift 2 Upsilon; estimates projected on the simplex; a bonus from released quantities, scaled by `bonus_scale`. Its regret is measured,
-    not proved.
+    shift 2 Upsilon; estimates projected on the simplex; a bonus from released quantities, scaled by `bonus_scale`; up to 2 % of the
+    users explore with a far larger bonus. Its regret is measured, not proved.
     """
 
     name = "ucrl-vtr"

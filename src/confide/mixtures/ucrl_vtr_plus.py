@@ -10,6 +10,7 @@ from confide.learning.arguments import check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
+from confide.mixtures.explorer_planning import SAID, served, targets, wider
 from confide.mixtures.linopt_vi import BALANCE, known_mixture
 from confide.mixtures.planning import optimistic
 from confide.mixtures.printed import PrintedPlus, Setting, printed_plus
@@ -85,6 +86,7 @@ class VarianceAwarePlanning:
     features: FeatureMap
     bound: StackedRows
     regularizer: Repair
+    schedule: Schedule
 
     def plan(self, released: Released) -> Round:
         (Lambda, u), (Lambda2, u2) = (
@@ -97,7 +99,8 @@ class VarianceAwarePlanning:
         width, width2 = (self.regularizer.width(noise_std=std) for std in (noise_std, noise2_std))
         seen = sparse(self.features, self.kernels)
         plan = optimistic(seen, self.rewards, first, feature_map=self.features, width=width)
-        later = scaled(plan.values[1 : self.bound.steps + 1])
+        explorer = optimistic(seen, self.rewards, first, feature_map=self.features, width=wider(width))
+        later = scaled(targets(plan.values, explorer.values)[1 : self.bound.steps + 1])
         mean = moment(self.features, seen, later, first, width)
         square = moment(self.features, seen, later**2, second, width2)
         possible = largest_possible(self.kernels, later)
@@ -109,14 +112,15 @@ class VarianceAwarePlanning:
             ValueTargets(self.bound.first, self.features, seen, after_first(later), weights),
             ValueTargets(self.bound.second, self.features, seen, after_first(later**2)),
         )
-        return Round((plan.policy,), statistic, signal=float(signal.mean()) if released.generation else None)
+        policies, shares = served(plan.policy, explorer.policy, self.schedule.times, released.generation)
+        return Round(policies, statistic, signal=float(signal.mean()) if released.generation else None, shares=shares)
 
     def _weights(self, seen: SparseKernels, later: Array, variances: Array, noise: Array) -> Array:
         features, fitting = fitted(self.features, seen, later, balance=self.bound.balance)
         return variance_weights(fitting, features.rows, variances, noise=noise)
 
     def describe(self) -> Description:
-        planning = f"{self.regularizer.describe(self.bound.rows)}; rows weighted by estimated variances"
+        planning = f"{self.regularizer.describe(self.bound.rows)}; rows weighted by estimated variances; {SAID}"
         return Description("tight", planning, self.bound.rows)
 
 
@@ -179,7 +183,7 @@ def tight(public: LinearMixturePublic, schedule: Schedule, bonus_scale: float | 
     features, n = reduced(public.dimension), value_steps(public.horizon)
     bound = StackedRows(n, features.dimension, BALANCE, n, features.dimension, BALANCE, SHARE)
     regularizer = Repair(BALANCE, 0.1 if bonus_scale is None else bonus_scale, simplex=features)
-    return Calibration(VarianceAwarePlanning(public.kernels, public.rewards, features, bound, regularizer), schedule)
+    return Calibration(VarianceAwarePlanning(public.kernels, public.rewards, features, bound, regularizer, schedule), schedule)
 
 
 def paper(

@@ -93,7 +93,7 @@ def fitted(
 ) -> tuple[ValueFeatures, Array]:
     """The features, and weights 1/sqrt(G(s, a)) [h, s, a] under which no possible row (X, balance y / sqrt(2)) is longer than one.
 
-    G = ||X||^2 + balance^2 Y^2 / 2 with Y(s, a) the largest |y| among the s' that some kernel allows. Zero where G is.
+    G = ||X||^2 + balance^2 Y^2 / 2 with Y(s, a) the largest |y| among the s' that some kernel allows. Zero where G is, up to rounding.
     """
     seen = sparse(feature_map, kernels)
     S, A, m = seen.states, seen.actions, feature_map.dimension

@@ -1,0 +1,70 @@
+"""Which default learners get stuck: how far the policies of the last quarter of the users are from optimal, on families of problems.
+
+    python benchmarks/stuck.py [--aside] [--learners NAME ...] [--write]
+
+Defaults were chosen on instances 0 to 15 of each family; --aside takes instances that nothing was chosen on.
+"""
+
+import argparse
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from families import ASIDE, MIXTURES, TUNING, tabular
+from record import record
+
+import confide
+from confide.agents import LSVIUCB, UCRLVTR, LikelihoodVI, LinOptPO, LinOptVI, NextStateVI, QuestionsVI, UCRLVTRPlus
+from confide.privacy import JointDP, NoPrivacy
+
+EPISODES, LIMIT = 20_000, 2.0  # per cent
+LEARNERS = (UCRLVTR, UCRLVTRPlus, LinOptVI, LinOptPO, LikelihoodVI, QuestionsVI, NextStateVI, LSVIUCB)
+TABLES = (NextStateVI, LSVIUCB)  # these learn the same problems as linear MDPs, without the kernels
+
+
+def distance(learner: type, family: str, instance: int, epsilon: float) -> float:
+    """The regret of the last quarter of the users, in per cent of what uniform play loses in it."""
+    problem = tabular(MIXTURES[family](instance)) if learner in TABLES else MIXTURES[family](instance)
+    privacy = NoPrivacy() if epsilon == math.inf else JointDP(epsilon, 1e-5)
+    run = confide.run(learner(problem.public, episodes=EPISODES, privacy=privacy), problem, seed=instance)
+    late = np.diff(run.curve("regret", np.array([3 * EPISODES // 4, EPISODES])))[0]
+    return 400 * late / EPISODES / (problem.optimal_value - problem.uniform_value)
+
+
+def rows(instances: range, learners: list[str]) -> Iterator[str]:
+    yield f"| learner | epsilon | {' | '.join(MIXTURES)} |"
+    yield f"|---|---|{'---|' * len(MIXTURES)}"
+    for learner in (one for one in LEARNERS if one.name in learners):
+        for epsilon in (math.inf, 10.0):
+            cells = []
+            for family in MIXTURES:
+                found = [distance(learner, family, instance, epsilon) for instance in instances]
+                within = sum(one <= LIMIT for one in found)
+                text = f"{within}/{len(found)}, {np.median(found):.1f}, {max(found):.1f}"
+                cells.append(text if within == len(found) else f"**{text}**")
+            line = f"| {learner.name} | {'none' if epsilon == math.inf else f'{epsilon:g}'} | {' | '.join(cells)} |"
+            print(line, flush=True)
+            yield line
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--aside", action="store_true")
+    parser.add_argument("--learners", nargs="+", default=[learner.name for learner in LEARNERS])
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    instances = ASIDE if arguments.aside else TUNING
+    about = (
+        f"{EPISODES:,} users, delta = 1e-5, default learners, instances {instances[0]} to {instances[-1]} of each family in "
+        "`benchmarks/families.py`, one run each. A cell has the number of runs in which the policies that serve the last quarter of the "
+        f"users are within {LIMIT:g} % of optimal, the median and the largest distance in per cent: 0 is optimal, 100 is uniform play. "
+        "**Bold**: not all runs are. next-state-vi and lsvi-ucb learn the same problems as linear MDPs with one feature for each state and "
+        "action: they do not know the kernels or the rewards."
+    )
+    record(
+        "Learners that get stuck", f"{about}\n\n" + "\n".join(rows(instances, arguments.learners)) + "\n", write=arguments.write
+    )
+
+
+if __name__ == "__main__":
+    main()
