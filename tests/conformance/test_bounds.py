@@ -251,7 +251,7 @@ CASES = {
         because="kernels and values are public, and not every row can be had; " + BY_L2,
     ),
     "codes": table(
-        TransitionSums(best_codes(SMALL_LOCK.public.kernels, norm=2), 2),
+        TransitionSums(best_codes(SMALL_LOCK.public.kernels, size="diameter"), 2),
         5,
         2,
         3,
@@ -259,7 +259,7 @@ CASES = {
         because=CENTRED,
     ),
     "codes for L1": table(
-        TransitionSums(best_codes(SMALL_LOCK.public.kernels, norm=1), 1),
+        TransitionSums(best_codes(SMALL_LOCK.public.kernels, size="l1_diameter"), 1),
         5,
         2,
         1,

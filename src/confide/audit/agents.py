@@ -15,11 +15,12 @@ from confide.audit.tape import Tape, TapedSource
 from confide.errors import InvalidParameter
 from confide.learning.client import LocalClient
 from confide.learning.learner import Learner
+from confide.mechanisms.codebook import Codebook, Drawn
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array
 from confide.privacy.loss import GaussianDP, Loss, loss_for
 from confide.privacy.request import CentralDP, JointDP, LocalDP, Request
-from confide.privatizers import Message
+from confide.privatizers import Channel, Message
 from confide.problems.lq import LQSystem
 from confide.problems.zoo.control import oscillator
 from confide.problems.zoo.linear import one_hot
@@ -156,6 +157,11 @@ class DeviceSubject(Attacked):
     """
 
     @cached_property
+    def loss(self) -> Loss:
+        made: Loss = self._make(FastSource(np.random.default_rng(0))).guarantee.loss
+        return made
+
+    @cached_property
     def _sent(self) -> tuple[Array, Array]:
         """What the two users would send without noise: an adversary knows it, and looks in that direction."""
         server = self._make(FastSource(np.random.default_rng(0)))
@@ -176,11 +182,13 @@ class DeviceSubject(Attacked):
         messages = [Message.from_bytes(data) for data in said]
         nonce = np.frombuffer(messages[0].nonce, dtype=">u8") / 2.0**64
         about = [len(said[0]), messages[0].generation, *nonce]
-        return np.array([*about, np.mean([self._likelihood(message.values) for message in messages])])
+        return np.array([*about, np.mean([self._likelihood(client.channel, message) for message in messages])])
 
-    def _likelihood(self, values: Array) -> float:
-        """How much more the numbers look like the second user, up to a factor."""
-        one, other = self._sent
+    def _likelihood(self, channel: Channel, message: Message) -> float:
+        """How much more the message looks like the second user, up to a factor."""
+        (one, other), noise, values = self._sent, channel.noise, message.values
+        if isinstance(noise, Codebook):
+            return Drawn(noise, message.nonce).log_ratio(int(values[0]), one, other)
         if self.privacy.delta > 0:
             return float(values @ (other - one))
         # in real arithmetic: the low bits of fast noise tell the two worlds apart, as its source says
@@ -194,6 +202,8 @@ class DeviceSubject(Attacked):
         """How much of the stated loss the two users use up."""
         server, (one, other) = self._make(FastSource(np.random.default_rng(0))), self._sent
         (mechanism,) = server.mechanisms()
+        if mechanism.distribution == "codebook":
+            return 1.0  # some index is in the set of one user and not of the other
         return float(np.linalg.norm(other - one, ord=mechanism.norm) / mechanism.sensitivity)
 
     def score(self) -> Score | None:

@@ -50,6 +50,9 @@ class Scaled:
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
         return self.inner.cube(self.factor * scale, shape)
 
+    def choose(self, likely: npt.NDArray[np.bool_], loss: float) -> int:
+        return self.inner.choose(likely, loss / self.factor)
+
     def state(self) -> dict[str, Any]:
         return self.inner.state()
 

@@ -8,6 +8,7 @@ output of the counter-based generator Philox-4x64-10 with the nonce as its key, 
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,15 +47,13 @@ class Codebook:
     nearest: int
     vectors: int = VECTORS
 
+    distribution: ClassVar[str] = "codebook"
+
     def __post_init__(self) -> None:
         whole("size", self.size, at_least=1, at_most=COORDINATES)
         real("radius", self.radius, above=0), real("epsilon", self.epsilon, above=0)
         whole("vectors", self.vectors, at_least=2, at_most=VECTORS)
         whole("nearest", self.nearest, at_least=1, at_most=self.vectors - 1)
-
-    @property
-    def distribution(self) -> str:
-        return "codebook"
 
     def loss(self) -> PureDP:
         return PureDP(self.epsilon)
@@ -102,10 +101,6 @@ class Codebook:
         decoded: Array = self._rows(nonce, index, index + 1)[0, :-1] * (self.radius / self.gain)
         return decoded
 
-    def log_ratio(self, index: int, nonce: bytes, one: Array, other: Array) -> float:
-        """How much more likely the index is for the contribution `other` than for `one`: the logarithm of the ratio, exactly."""
-        return self.epsilon * (int(self.near(other, nonce)[index]) - int(self.near(one, nonce)[index]))
-
     @property
     def _width(self) -> int:
         return -(-(self.size + 1) // 4) * 4
@@ -126,18 +121,19 @@ class Drawn:
 
     codebook: Codebook
     nonce: bytes
-
-    @property
-    def distribution(self) -> str:
-        return "codebook"
+    distribution: ClassVar[str] = "codebook"
+    step: ClassVar[None] = None
 
     @property
     def scale(self) -> float:
         return self.codebook.std
 
-    @property
-    def step(self) -> None:
-        return None
+    def near(self, exact: Array) -> npt.NDArray[np.bool_]:
+        return self.codebook.near(exact.ravel(), self.nonce)
+
+    def log_ratio(self, index: int, one: Array, other: Array) -> float:
+        """How much more likely the index is for the contribution `other` than for `one`: the logarithm of the ratio, exactly."""
+        return self.codebook.epsilon * (int(self.near(other)[index]) - int(self.near(one)[index]))
 
 
 def best_codebook(bound: Bound, epsilon: float) -> Codebook:
