@@ -10,7 +10,6 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from record import record
 
 from confide import LocalDP, run
 from confide.agents import LikelihoodVI

@@ -168,7 +168,9 @@ def _check_bound(mechanism: Json, promise: Json, norm: int | str) -> None:
         return
     made = {key: value for key, value in described.items() if key != "name"}
     expected = {field.name for field in fields(_BOUNDS[described["name"]])}
-    missing = {"radius"} if described["name"] == "TableRows" else set()  # earlier certificates do not state it: the default is the largest
+    missing = (
+        {"radius"} if described["name"] == "TableRows" else set()
+    )  # earlier certificates do not state it: the default is the largest
     _check(expected - missing <= set(made) <= expected, f"the bound must be described by {', '.join(sorted(expected))}")
     for field in fields(_BOUNDS[described["name"]]):
         if field.name not in made:
