@@ -133,19 +133,20 @@ def test_the_stated_power_is_the_measured_one():
     assert wrong <= 3
 
 
-@pytest.mark.parametrize(("twin", "runs"), [(None, 1_000), ("noise", 1_500), ("shared", 300), ("redraw", 600)])
+@pytest.mark.parametrize(("twin", "runs"), [(None, 1_000), ("noise", 3_000), ("shared", 300), ("redraw", 600)])
 def test_messages_of_devices(twin, runs):
-    """Two devices, each asked twice. Too little noise, noise that devices share, and noise drawn again are caught."""
-    attacked = subject("ucrl-vtr", CentralDP(3.0, 1e-2), twin=twin, trust="local")
+    """Two devices, each asked twice. A coin that keeps too rarely, noise that devices share, and noise drawn again are caught."""
+    attacked = subject("ucrl-vtr", CentralDP(1.0, 1e-2), twin=twin, trust="local")
     result = refute(attacked, delta=1e-2, runs=runs, rng=np.random.default_rng(5))
+    assert attacked.loss == PureDP(1.0) and attacked.reach == 1.0
     assert result.refuted == (twin is not None)
-    assert result.mu_lower > 0.6 * result.mu
+    assert result.epsilon_lower > 0.5 * result.epsilon
 
 
 @pytest.mark.parametrize("name", LOCAL[1:])
 def test_messages_of_every_agents_devices_stand(name):
-    result = refute(subject(name, CentralDP(3.0, 1e-2), trust="local"), delta=1e-2, runs=300, rng=np.random.default_rng(5))
-    assert not result.refuted and result.mu_lower > 0.2 * result.mu
+    result = refute(subject(name, CentralDP(1.0, 1e-2), trust="local"), delta=1e-2, runs=300, rng=np.random.default_rng(5))
+    assert not result.refuted and result.epsilon_lower > 0.2 * result.epsilon
 
 
 def test_messages_with_secure_or_laplace_noise_stand():

@@ -179,7 +179,7 @@ class Talkative(LocalClient):
     def report(self, trajectory):
         sent = Message.from_bytes(super().report(trajectory))
         nonce = sent.nonce[:-1] + bytes([int(trajectory.states[0, -1]) % 256])
-        return Message(sent.generation, nonce, sent.channel, sent.values).to_bytes()
+        return Message(sent.generation, nonce, sent.channel, sent.values, sent.kind).to_bytes()
 
 
 class Forgetful(LocalClient):

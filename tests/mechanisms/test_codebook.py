@@ -93,7 +93,7 @@ def test_the_source_of_a_twin_lies_less():
 
 @pytest.mark.parametrize("contribution", [[0.0, 0.0, 0.0], [1.0, 0.0, -0.5], [2.0, 0.0, 0.0]])
 def test_messages_are_unbiased_and_have_the_stated_noise(contribution):
-    """4000 messages: each mean within 4.5 standard errors (false alarm 2e-5 for all), each standard deviation within 5 / sqrt(8000) = 6 %."""
+    """4000 messages: means within 4.5 standard errors (false alarm 2e-5), standard deviations within 5 / sqrt(8000) = 6 %."""
     codebook, source, values = best_codebook(BALL, 1.0), noise_source("fast", 0), np.array(contribution)
     nonces = [source.token(16) for _ in range(4000)]
     decoded = np.array([codebook.decode(codebook.draw(values, nonce, source), nonce) for nonce in nonces])

@@ -110,13 +110,14 @@ def gathered(kind, *, crowd, runs=2000, users=8):
 
 @pytest.mark.parametrize("kind", NOISES)
 def test_a_crowd_has_the_law_of_its_messages(kind):
-    """6000 sums of 8 messages and 12 000 of crowds: Kolmogorov-Smirnov at 1e-4. Noise that is 20 % off is rejected at that level."""
-    one_by_one = gathered(kind, crowd=False)
-    crowds = gathered(kind, crowd=True, runs=4000)
+    """6000 sums of 8 (or 3) messages and 12 000 of crowds: Kolmogorov-Smirnov at 1e-4. Noise that is 20 % off is rejected at that level."""
+    users = 8 if kind == "laplace" else 3
+    one_by_one = gathered(kind, crowd=False, users=users)
+    crowds = gathered(kind, crowd=True, runs=4000, users=users)
     assert stats.ks_2samp(one_by_one, crowds).pvalue > 1e-4
     for wrong in (0.8, 1.2):
         assert stats.ks_2samp(one_by_one, wrong * crowds).pvalue < 1e-4
-    assert np.var(crowds) == pytest.approx(8, rel=0.1)
+    assert np.var(crowds) == pytest.approx(users, rel=0.1)
     assert stats.kurtosis(crowds) == pytest.approx(3 / 8 if kind == "laplace" else 0, abs=0.25)  # of one Laplace draw: 3
 
 

@@ -8,7 +8,6 @@ import hashlib
 import secrets
 from collections.abc import Callable
 from functools import lru_cache
-from itertools import chain, repeat
 from typing import Any, Protocol
 
 import numpy as np
@@ -206,14 +205,16 @@ def _chosen(below: Callable[[int], int], likely: npt.NDArray[np.bool_], loss: fl
 def _exponential_coin(below: Callable[[int], int], loss: float) -> bool:
     """True with probability e^-loss, exactly, for the rational number that `loss` is [Canonne20, Alg. 1]."""
     above, under = loss.as_integer_ratio()
-    whole_part, above = divmod(above, under)
-    for part, of in chain(repeat((1, 1), whole_part), ((above, under),)):
+    while True:  # e^-loss = e^-1 ... e^-1 e^-rest: one coin for each factor
+        part = min(above, under)
         k = 1
-        while below(of * k) < part:
+        while below(under * k) < part:
             k += 1
         if k % 2 == 0:
             return False
-    return True
+        if above <= under:
+            return True
+        above -= under
 
 
 def check_source(value: object, name: str = "noise") -> NoiseSource:
