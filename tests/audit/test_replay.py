@@ -205,7 +205,9 @@ def with_devices(device):
 @pytest.mark.parametrize("device", [Talkative, Forgetful])
 def test_devices_that_say_more_than_their_message_are_refuted(device):
     result = replayed(with_devices(device), privacy=LOCAL)
-    assert channels(result) == {"messages"}
+    assert "messages" in channels(result)
+    if device is Forgetful:  # the nonce of a talkative one also decides how its message is decoded
+        assert channels(result) == {"messages"}
     assert not replayed(with_devices(LocalClient), privacy=LOCAL, neighbours=4).refuted
 
 

@@ -170,8 +170,7 @@ class DeviceSubject(Attacked):
         return one, other
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
-        source = Echo(rng) if self.twin == "shared" else make_source(self.source, self.twin, rng)
-        server = self._make(source)
+        server = self._make(make_source(self.source, self.twin, rng))
         users = (self._pair[world], silent(self._problem, 1))
         return np.stack([np.concatenate([self._asked(server, user) for user in users]) for _ in range(runs)])
 
@@ -179,7 +178,7 @@ class DeviceSubject(Attacked):
         """All that can be got out of one device. The twin that redraws forgets what it has sent."""
         client = _ready(server)
         said = [client.report(user), (_ready(server) if self.twin == "redraw" else client).report(user)]
-        messages = [Message.from_bytes(data) for data in said]
+        messages = [Message.from_bytes(data) for data in dict.fromkeys(said)]
         nonce = np.frombuffer(messages[0].nonce, dtype=">u8") / 2.0**64
         about = [len(said[0]), messages[0].generation, *nonce]
         return np.array([*about, np.mean([self._likelihood(client.channel, message) for message in messages])])
@@ -207,24 +206,8 @@ class DeviceSubject(Attacked):
         return float(np.linalg.norm(other - one, ord=mechanism.norm) / mechanism.sensitivity)
 
     def score(self) -> Score | None:
-        """What the first device's numbers say; noise that devices share shows in both together."""
-        return None if self.twin == "shared" else lambda seen: np.asarray(seen[:, seen.shape[1] // 2 - 1])
-
-
-class Echo(FastSource):
-    """A broken source: every second device has the same draws as the one before it."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        super().__init__(rng)
-        self._seed: npt.NDArray[np.int64] | None = None
-
-    def fork(self) -> "Echo":
-        return Echo(self._rng.spawn(1)[0])
-
-    def device(self) -> FastSource:
-        seed = self._rng.integers(2**63, size=4) if self._seed is None else self._seed
-        self._seed = seed if self._seed is None else None
-        return FastSource(np.random.default_rng(seed))
+        """What the first device's message says."""
+        return lambda seen: np.asarray(seen[:, seen.shape[1] // 2 - 1])
 
 
 def _ready(server: Learner) -> LocalClient:

@@ -27,7 +27,7 @@ TWINS = {
     "noise": "noise 20 % too small",
     "clip": "the clip left out",
     "redraw": "noise redrawn at a restart",
-    "shared": "one draw shared by all coordinates, or by all devices",
+    "shared": "one draw shared by all coordinates",
 }
 _FAR = 1e3  # how far outside the bound the user tries to get
 
