@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+from record import record
 
 from confide import JointDP, LocalDP, run
 from confide.agents import LikelihoodVI
