@@ -139,7 +139,7 @@ class Channel:
 
         Each number is clipped to what the bound allows plus 12 standard deviations of Gaussian noise (40 b of Laplace): this protects what
         is learned from devices that send 1e300, and nobody's privacy. It touches an honest number with probability 4e-33 (4e-18). An index
-        needs no clip: no vector of a codebook is longer than 8.6 in a coordinate.
+        needs no clip: no vector of a codebook is longer than 5.8 in a coordinate.
         """
         if message.channel != self.id or message.kind != self.kind:
             raise InvalidParameter("the message was made for another bound or with other noise than this server counts on")
