@@ -20,28 +20,28 @@ def agent(episodes, seed=None):
 
 
 def test_a_crowd_has_the_law_of_its_messages():
-    """The same 40 users, 300 times by messages and 300 times as a crowd: 12 means and 12 standard deviations each, compared at 5 standard
+    """The same 20 users, 100 times by messages and 100 times as a crowd: 12 means and 12 standard deviations each, compared at 5 standard
     errors. A sound one fails in less than one of 1e4 seeds; a crowd with sqrt(n) less noise fails always."""
-    users = oscillator().sample(agent(40, 0).next_batch().policy, 40, np.random.default_rng(1))
+    users = oscillator().sample(agent(20, 0).next_batch().policy, 20, np.random.default_rng(1))
 
     def released(seed, crowd):
-        made = agent(40, seed)
+        made = agent(20, seed)
         planned, generation = made.current_round(), made.released().generation
         if crowd:
             made.observe_crowd(users)
         else:
-            for i in range(40):
+            for i in range(20):
                 client = made.client()
                 client.adopt(planned, generation)
                 made.absorb(client.report(users[i : i + 1]))
         return made.released().values
 
     messages, crowds = (
-        np.array([released(seed + offset, crowd) for seed in range(300)]) for crowd, offset in ((False, 0), (True, 1000))
+        np.array([released(seed + offset, crowd) for seed in range(100)]) for crowd, offset in ((False, 0), (True, 1000))
     )
     spread = messages.std(axis=0, ddof=1)
-    assert (np.abs(messages.mean(axis=0) - crowds.mean(axis=0)) < 5 * spread * np.sqrt(2 / 300)).all()
-    assert (np.abs(np.log(crowds.std(axis=0, ddof=1) / spread)) < 5 / np.sqrt(300)).all()
+    assert (np.abs(messages.mean(axis=0) - crowds.mean(axis=0)) < 5 * spread * np.sqrt(2 / 100)).all()
+    assert (np.abs(np.log(crowds.std(axis=0, ddof=1) / spread)) < 5 / np.sqrt(100)).all()
 
 
 def test_many_devices_are_simulated_at_once_and_few_send_messages():

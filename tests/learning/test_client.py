@@ -93,8 +93,7 @@ def odd_episodes():
 def test_whatever_a_user_did_the_message_looks_the_same(trajectory, capfd):
     odd, usual = Message.from_bytes(ready(server(1)).report(trajectory)), Message.from_bytes(ready(server(1)).report(episode()))
     assert (len(odd.to_bytes()), odd.generation, odd.nonce) == (len(usual.to_bytes()), usual.generation, usual.nonce)
-    largest = server().algorithm.bound.largest
-    assert np.abs(odd.values - usual.values).max() <= 2 * largest  # the same noise, on something bounded
+    assert odd.kind == usual.kind == "index" and 0 <= odd.values[0] < 1024
     assert capfd.readouterr() == ("", "")
 
 
@@ -110,8 +109,8 @@ def test_a_hostile_release_cannot_move_the_bound():
             except (ValueError, ArithmeticError, np.linalg.LinAlgError):
                 client.plan(released)
         empty = Trajectories(np.full((1, H + 1), -1), np.full((1, H), -1), np.zeros((1, H)))
-        one, other = (Message.from_bytes(c.report(t)).values for c, t in ((silent, empty), (loud, episode())))
-        assert np.linalg.norm(one - other) <= made.algorithm.bound.sensitivity(confide.Relation.REPLACE)
+        one, other = (Message.from_bytes(c.report(t)) for c, t in ((silent, empty), (loud, episode())))
+        assert len(one.to_bytes()) == len(other.to_bytes()) and one.channel == other.channel == made.client().channel.id
     with pytest.raises(InvalidParameter, match="a release must have"):
         made.client().plan(dataclasses.replace(released, values=np.zeros(3)))
 

@@ -31,7 +31,7 @@ def test_no_two_users_are_farther_apart_than_the_sensitivity_and_some_are_that_f
 
 def test_identical_kernels_leave_nothing_to_send():
     same = np.repeat(WORLDS[3].public.kernels[:1], 2, axis=0)
-    statistic = TransitionSums(best_codes(same, norm=2), 1)
+    statistic = TransitionSums(best_codes(same, size="diameter"), 1)
     assert not statistic.table.any()
 
 

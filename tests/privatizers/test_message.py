@@ -14,13 +14,14 @@ from confide.mechanisms.sources import noise_source
 from confide.privacy import GaussianDP, JointDP, LocalDP, PureDP
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.bounded import Bounded, L2Ball
+from confide.privacy.loss import loss_for
 from confide.privatizers import Message, open_channel
 
 BOUND = L2Ball(1.0, 3)
 NONCE = bytes(range(16))
 CHANNEL = bytes(8)
 GOOD = Message(7, NONCE, CHANNEL, np.array([1.0, -2.5, 1e300])).to_bytes()
-HEADER = 41
+HEADER = 42
 
 
 def test_bytes_and_back():
@@ -44,12 +45,15 @@ def with_values(*values):
         (b"\x80\x04" + GOOD, "not a message"),
         (GOOD[:-1], "truncated"),
         (GOOD + b"\0", "too long"),
-        (GOOD[:4] + b"\x02" + GOOD[5:], "version 2, this confide reads version 1"),
+        (GOOD[:4] + b"\x01" + GOOD[6:], "version 1, this confide reads version 2"),  # as devices sent it before there were kinds
+        (GOOD[:4] + b"\x03" + GOOD[5:], "version 3, this confide reads version 2"),
+        (GOOD[:5] + b"\x02" + GOOD[6:], "kind 2"),
+        (GOOD[:5] + b"\x01" + GOOD[6:], "one whole number from 0 to 1023"),
         (GOOD[: HEADER - 4] + b"\xff\xff\xff\xff" + GOOD[HEADER:], "announces 4294967295 numbers"),
         (with_values(), "between 1 and"),
         (with_values(1.0, math.nan, 0.0), "finite"),
         (with_values(1.0, -math.inf, 0.0), "finite"),
-        (GOOD[:5] + b"\xff" * 8 + GOOD[13:], "generation"),
+        (GOOD[:6] + b"\xff" * 8 + GOOD[14:], "generation"),
         ("text", "must be bytes, got str"),
         (None, "must be bytes, got NoneType"),
     ],
@@ -73,6 +77,11 @@ def test_arbitrary_bytes_are_read_or_refused(data):
         lambda: Message(0, b"short", CHANNEL, np.ones(2)),
         lambda: Message(0, NONCE, CHANNEL, np.ones((2, 2))),
         lambda: Message(0, NONCE, CHANNEL, np.array([np.nan])),
+        lambda: Message(0, NONCE, CHANNEL, np.array([1024.0]), "index"),
+        lambda: Message(0, NONCE, CHANNEL, np.array([0.5]), "index"),
+        lambda: Message(0, NONCE, CHANNEL, np.array([-1.0]), "index"),
+        lambda: Message(0, NONCE, CHANNEL, np.ones(2), "index"),
+        lambda: Message(0, NONCE, CHANNEL, np.ones(1), "vector"),
     ],
 )
 def test_no_such_message_can_be_made(made):
@@ -85,7 +94,7 @@ def test_no_such_message_can_be_made(made):
 def test_noise_is_sensitivity_over_loss(kind, privacy):
     """The mean size of 1000 x 3 draws, within 4.5 / sqrt(3000) = 8 %: a false alarm of 1e-5. A scale wrong by 20 % is rejected."""
     source = noise_source(kind, 0) if kind == "fast" else noise_source(kind)
-    channel = open_channel(BOUND, privacy, source=source)
+    channel = open_channel(BOUND, privacy, source=source, loss=loss_for(privacy))
     assert channel.guarantee.epsilon == pytest.approx(2.0)
     one = BOUND.clip(np.array([1.0, 0.0, 0.0]))
     draws = np.concatenate([channel.message(one, 0, source).values - one.values for _ in range(1000)])
@@ -103,9 +112,30 @@ def test_noise_is_sensitivity_over_loss(kind, privacy):
 
 def test_secure_messages_live_on_the_lattice():
     source = noise_source("secure")
-    channel = open_channel(BOUND, LocalDP(1.0, 1e-5), source=source)
+    channel = open_channel(BOUND, LocalDP(1.0, 1e-5), source=source, loss=loss_for(LocalDP(1.0, 1e-5)))
     steps = channel.message(BOUND.clip(np.full(3, 0.3)), 0, source).values / BOUND.grid
     assert (steps == np.rint(steps)).all()
+
+
+def test_the_noise_is_the_smaller_of_both():
+    fast = noise_source("fast", 0)
+    for privacy, distribution in (
+        (LocalDP(1.0), "codebook"),
+        (LocalDP(5.0, 1e-5), "codebook"),
+        (LocalDP(60.0, 1e-5), "gaussian"),
+    ):
+        made = open_channel(BOUND, privacy, source=fast)
+        added = open_channel(BOUND, privacy, source=fast, loss=loss_for(privacy))
+        assert made.noise.distribution == distribution and made.noise.std <= added.noise.std
+        assert made.guarantee.loss == (PureDP(privacy.epsilon) if distribution == "codebook" else added.guarantee.loss)
+    assert open_channel(L2Ball(1.0, 2**14 + 1), LocalDP(1.0, 1e-5), source=fast).noise.distribution == "gaussian"
+
+
+def test_all_messages_of_a_codebook_have_one_length():
+    source = noise_source("fast", 0)
+    channel = open_channel(BOUND, LocalDP(1.0), source=source)
+    for values in (np.zeros(3), np.array([1.0, 0.0, 0.0]), np.full(3, np.nan)):
+        assert len(channel.message(BOUND.clip(values), 0, source).to_bytes()) == HEADER + 8
 
 
 def test_promises_that_a_channel_cannot_keep_are_refused():

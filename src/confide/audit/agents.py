@@ -15,11 +15,12 @@ from confide.audit.tape import Tape, TapedSource
 from confide.errors import InvalidParameter
 from confide.learning.client import LocalClient
 from confide.learning.learner import Learner
+from confide.mechanisms.codebook import Codebook, Drawn
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array
 from confide.privacy.loss import GaussianDP, Loss, PureDP, loss_for
 from confide.privacy.request import CentralDP, JointDP, LocalDP, Request
-from confide.privatizers import AtMost, Message
+from confide.privatizers import AtMost, Channel, Message
 from confide.problems.lq import LQSystem
 from confide.problems.zoo.control import oscillator
 from confide.problems.zoo.linear import one_hot
@@ -163,6 +164,11 @@ class DeviceSubject(Attacked):
     """
 
     @cached_property
+    def loss(self) -> Loss:
+        made: Loss = self._make(FastSource(np.random.default_rng(0))).guarantee.loss
+        return made
+
+    @cached_property
     def _sent(self) -> tuple[Array, Array]:
         """What the two users would send without noise: an adversary knows it, and looks in that direction."""
         server = self._make(FastSource(np.random.default_rng(0)))
@@ -171,8 +177,7 @@ class DeviceSubject(Attacked):
         return one, other
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
-        source = Echo(rng) if self.twin == "shared" else make_source(self.source, self.twin, rng)
-        server = self._make(source)
+        server = self._make(make_source(self.source, self.twin, rng))
         users = (self._pair[world], silent(self._problem, 1))
         return np.stack([np.concatenate([self._asked(server, user) for user in users]) for _ in range(runs)])
 
@@ -180,14 +185,16 @@ class DeviceSubject(Attacked):
         """All that can be got out of one device. The twin that redraws forgets what it has sent."""
         client = _ready(server)
         said = [client.report(user), (_ready(server) if self.twin == "redraw" else client).report(user)]
-        messages = [Message.from_bytes(data) for data in said]
+        messages = [Message.from_bytes(data) for data in dict.fromkeys(said)]
         nonce = np.frombuffer(messages[0].nonce, dtype=">u8") / 2.0**64
         about = [len(said[0]), messages[0].generation, *nonce]
-        return np.array([*about, np.mean([self._likelihood(message.values) for message in messages])])
+        return np.array([*about, np.mean([self._likelihood(client.channel, message) for message in messages])])
 
-    def _likelihood(self, values: Array) -> float:
-        """How much more the numbers look like the second user, up to a factor."""
-        one, other = self._sent
+    def _likelihood(self, channel: Channel, message: Message) -> float:
+        """How much more the message looks like the second user, up to a factor."""
+        (one, other), noise, values = self._sent, channel.noise, message.values
+        if isinstance(noise, Codebook):
+            return Drawn(noise, message.nonce).log_ratio(int(values[0]), one, other)
         if self.privacy.delta > 0:
             return float(values @ (other - one))
         # in real arithmetic: the low bits of fast noise tell the two worlds apart, as its source says
@@ -201,27 +208,13 @@ class DeviceSubject(Attacked):
         """How much of the stated loss the two users use up."""
         server, (one, other) = self._make(FastSource(np.random.default_rng(0))), self._sent
         (mechanism,) = server.mechanisms()
+        if mechanism.distribution == "codebook":
+            return 1.0  # some index is in the set of one user and not of the other
         return float(np.linalg.norm(other - one, ord=mechanism.norm) / mechanism.sensitivity)
 
     def score(self) -> Score | None:
-        """What the first device's numbers say; noise that devices share shows in both together."""
-        return None if self.twin == "shared" else lambda seen: np.asarray(seen[:, seen.shape[1] // 2 - 1])
-
-
-class Echo(FastSource):
-    """A broken source: every second device has the same draws as the one before it."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        super().__init__(rng)
-        self._seed: npt.NDArray[np.int64] | None = None
-
-    def fork(self) -> "Echo":
-        return Echo(self._rng.spawn(1)[0])
-
-    def device(self) -> FastSource:
-        seed = self._rng.integers(2**63, size=4) if self._seed is None else self._seed
-        self._seed = seed if self._seed is None else None
-        return FastSource(np.random.default_rng(seed))
+        """What the first device's message says."""
+        return lambda seen: np.asarray(seen[:, seen.shape[1] // 2 - 1])
 
 
 def _ready(server: Learner) -> LocalClient:

@@ -27,7 +27,7 @@ TWINS = {
     "noise": "noise 20 % too small",
     "clip": "the clip left out",
     "redraw": "noise redrawn at a restart",
-    "shared": "one draw shared by all coordinates, or by all devices",
+    "shared": "one draw shared by all coordinates",
 }
 _FAR = 1e3  # how far outside the bound the user tries to get
 
@@ -49,6 +49,9 @@ class Scaled:
 
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
         return self.inner.cube(self.factor * scale, shape)
+
+    def choose(self, likely: npt.NDArray[np.bool_], loss: float) -> int:
+        return self.inner.choose(likely, loss / self.factor)
 
     def state(self) -> dict[str, Any]:
         return self.inner.state()

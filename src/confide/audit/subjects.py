@@ -54,6 +54,8 @@ def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: s
     clipped = isinstance(made := known[name](privacy, None, source), CounterSubject | SmoothSubject) or hasattr(made, "unclipped")
     if twin == "clip" and not clipped:
         raise InvalidParameter(f"{name} cannot be audited without clipping: a privatizer accepts clipped contributions only")
+    if twin == "shared" and trust == "local":
+        raise InvalidParameter("devices that share their noise share the nonce, too: the server refuses the second message")
     if twin in ("noise", "shared") and source != "fast":
         raise InvalidParameter(f"the broken variant {twin!r} needs fast noise, got source={source!r}")
     if privacy.relation is not Relation.REPLACE:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.mechanisms.additive import AdditiveNoise
+from confide.mechanisms.codebook import Drawn
 from confide.mechanisms.sources import NoiseSource, Shape
 from confide.privacy.bounded import Array
 
@@ -19,7 +20,7 @@ Place = tuple[int, ...]
 class Noised:
     """What was noised once. PRIVATE but for `noisy`."""
 
-    level: AdditiveNoise
+    level: AdditiveNoise | Drawn
     exact: Array
     noisy: Array
 
@@ -33,7 +34,7 @@ class Tape:
         self.draws = 0  # of noise, whoever drew it
         self.stated = True  # whether there is a guarantee: then nothing is released without noise
 
-    def kinds(self) -> list[tuple[Place, AdditiveNoise, tuple[int, ...]]]:
+    def kinds(self) -> list[tuple[Place, AdditiveNoise | Drawn, tuple[int, ...]]]:
         """How many releases there were, of which shape and with which noise. Public."""
         return [(place, one.level, one.noisy.shape) for place, each in self.noised.items() for one in each]
 
@@ -42,7 +43,7 @@ class Tape:
         """Draws that no privatizer of the library made: what became of them cannot be replayed."""
         return self.draws - sum(one.level.distribution != "none" for each in self.noised.values() for one in each)
 
-    def take(self, place: Place, level: AdditiveNoise, exact: npt.NDArray[Any], noisy: Array) -> Array:
+    def take(self, place: Place, level: AdditiveNoise | Drawn, exact: npt.NDArray[Any], noisy: Array) -> Array:
         mine = self.noised.setdefault(place, [])
         if self._original is not None:
             first = self._original.noised.get(place, [])[len(mine) : len(mine) + 1]
@@ -69,6 +70,9 @@ class Tape:
         if self.stated and not all(_equal(one, two) for one, two in self._pairs(other, noisy=False)):
             return math.inf, math.inf
         for one, two in self._pairs(other):
+            if isinstance(one.level, Drawn):
+                absolute += one.level.codebook.epsilon * (one.level.near(one.exact) != one.level.near(two.exact)).any()
+                continue
             apart = (one.exact - two.exact) / one.level.scale
             if one.level.distribution == "gaussian":
                 squared += float((apart**2).sum())
@@ -84,6 +88,9 @@ class Tape:
         """
         found = 0.0
         for one, two in self._pairs(other):
+            if isinstance(one.level, Drawn):
+                found += one.level.log_ratio(int(one.noisy[0, 0]), one.exact, two.exact)
+                continue
             mine, others = ((one.noisy - exact) / one.level.scale for exact in (one.exact, two.exact))
             if one.level.distribution == "gaussian":
                 found += float((mine**2 - others**2).sum()) / 2
@@ -132,6 +139,10 @@ class TapedSource:
         self._tape.draws += 1
         return self._inner.cube(scale, shape)
 
+    def choose(self, likely: npt.NDArray[np.bool_], loss: float) -> int:
+        self._tape.draws += 1
+        return self._inner.choose(likely, loss)
+
     def refresh(self) -> None:
         self._inner.refresh()
 
@@ -158,5 +169,5 @@ class TapedSource:
         self._children += 1
         return TapedSource(made, self._tape, (*self._place, self._children))
 
-    def instead(self, level: AdditiveNoise, exact: npt.NDArray[Any], noisy: Array) -> Array:
+    def instead(self, level: AdditiveNoise | Drawn, exact: npt.NDArray[Any], noisy: Array) -> Array:
         return self._tape.take(self._place, level, exact, noisy)

@@ -52,7 +52,7 @@ def run(
     goes user by user: trajectories, or under `LocalDP` one client and one message each. None counts where it can, but goes through real
     clients and messages under `LocalDP` with at most 10 000 episodes; where nothing can be counted (linear systems), the messages of more
     devices are drawn as their sum. All ways have the same law, except that devices draw which of a round's policies they follow, where
-    crowds are served in equal shares.
+    crowds are served in equal shares, and that the noise of codebook messages is summed as Gaussian noise of the same variance.
 
     The certificate of an agent whose class is not part of confide says that its code is on trust; `audited` is a replay of it
     (`confide.audit.replay`), which the certificate then quotes.

@@ -69,6 +69,11 @@ class LocalClient:
     def guarantee(self) -> Guarantee:
         return self._channel.guarantee
 
+    @property
+    def channel(self) -> Channel:
+        """How its contribution becomes a message. Public."""
+        return self._channel
+
     def plan(self, released: Released | bytes) -> Policy:
         """The policy of this device's user, from what is public: each of a round's policies serves its share of the users."""
         if not isinstance(released, Released):

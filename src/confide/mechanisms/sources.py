@@ -6,6 +6,7 @@ output [Mironov12]. Secure noise is OpenDP's: discrete, exactly sampled, from th
 
 import hashlib
 import secrets
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -29,6 +30,9 @@ class NoiseSource(Protocol):
     def laplace(self, scale: float, shape: Shape) -> npt.NDArray[Any]: ...
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
         """Rows z [row, size] with density proportional to exp(-||z||_inf / scale)."""
+
+    def choose(self, likely: npt.NDArray[np.bool_], loss: float) -> int:
+        """An index with probability proportional to 1 where it is `likely`, and to e^-loss elsewhere: exactly, by whole numbers."""
 
     def state(self) -> dict[str, Any]:
         """What the next draws depend on, for a saved state; empty where they depend on nothing that can be saved."""
@@ -65,6 +69,16 @@ class FastSource:
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[np.float64]:
         rows, size = shape
         return scale * self._rng.standard_gamma(size + 1, (rows, 1)) * self._rng.uniform(-1.0, 1.0, shape)
+
+    def choose(self, likely: npt.NDArray[np.bool_], loss: float) -> int:
+        return _chosen(self._below, likely, loss)
+
+    def _below(self, limit: int) -> int:
+        bits = (limit - 1).bit_length()
+        while True:
+            drawn = int.from_bytes(self._rng.bytes(bits // 8 + 1)) & ((1 << bits) - 1)
+            if drawn < limit:
+                return drawn
 
     def uniform(self, shape: Shape) -> npt.NDArray[np.float64]:
         return self._rng.random(shape)
@@ -140,6 +154,9 @@ class SecureSource:
             if secrets.randbelow(of) < kept:
                 return [secrets.randbelow(2 * m + 1) - m for _ in range(size)]
 
+    def choose(self, likely: npt.NDArray[np.bool_], loss: float) -> int:
+        return _chosen(secrets.randbelow, likely, loss)
+
     @staticmethod
     def _draw(distribution: str, scale: float, shape: Shape) -> npt.NDArray[np.int64]:
         size = int(np.prod(shape))
@@ -171,6 +188,33 @@ class SecureSource:
 
     def token(self, size: int) -> bytes:
         return secrets.token_bytes(size)
+
+
+def _chosen(below: Callable[[int], int], likely: npt.NDArray[np.bool_], loss: float) -> int:
+    """By rejection: an index evenly, kept if it is likely, else with probability e^-loss, else again.
+
+    How often depends on how many are likely, not on which. The coin is thrown for every index: how long that takes tells nothing.
+    """
+    while True:
+        index = below(len(likely))
+        lucky = _exponential_coin(below, loss)
+        if likely[index] or lucky:
+            return index
+
+
+def _exponential_coin(below: Callable[[int], int], loss: float) -> bool:
+    """True with probability e^-loss, exactly, for the rational number that `loss` is [Canonne20, Alg. 1]."""
+    above, under = loss.as_integer_ratio()
+    while True:  # e^-loss = e^-1 ... e^-1 e^-rest: one coin for each factor
+        part = min(above, under)
+        k = 1
+        while below(under * k) < part:
+            k += 1
+        if k % 2 == 0:
+            return False
+        if above <= under:
+            return True
+        above -= under
 
 
 def check_source(value: object, name: str = "noise") -> NoiseSource:

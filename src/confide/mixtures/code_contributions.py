@@ -9,7 +9,7 @@ import numpy as np
 from confide.errors import InvalidParameter
 from confide.mixtures.code_features import Codes
 from confide.privacy.bounded import Array, Bounded, grid_for
-from confide.privacy.request import Relation
+from confide.privacy.request import Relation, parse_relation
 from confide.statistics.transitions import valid_transitions
 from confide.trajectory import Trajectories, TransitionCounts
 
@@ -19,11 +19,12 @@ class TableRows:
     """One row of a public table for each of `steps` steps, or zero.
 
     Enforced: a contribution is looked up, not computed, so whatever a user's data are, it is a row of the table or zero. The table is
-    scaled to rows (and zero) at most sqrt(2) apart in L2, then rounded to the grid; `spread` is how far apart they are in L1.
+    scaled to rows (and zero) at most sqrt(2) apart in L2, then rounded to the grid; `spread` is how far apart they are in L1, and `radius`
+    is the norm of the longest row.
 
-    Sensitivity of one step: replace: two rows, sqrt(2) apart at most; null: a row and zero, which is one of the points that are at most
-    sqrt(2) apart. In L1 `spread` in both cases. The steps are separate coordinates: a factor sqrt(steps), in L1 steps. Rounding moves each
-    coordinate of either row by half a grid step, which is added.
+    Sensitivity of one step: replace: two rows, sqrt(2) apart at most; null: a row and zero, at most `radius`. In L1 `spread` in both
+    cases: zero is one of the points that are so far apart. The steps are separate coordinates: a factor sqrt(steps), in L1 steps. Rounding
+    moves each coordinate of either row by half a grid step, which is added.
     """
 
     of_table: ClassVar[bool] = True  # its numbers are properties of a public table that a certificate does not hold
@@ -31,6 +32,7 @@ class TableRows:
     steps: int
     dimension: int
     spread: float
+    radius: float = math.sqrt(2)
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.dimension < 1:
@@ -38,6 +40,8 @@ class TableRows:
         least, most = math.sqrt(2) * (1 - 1e-9), math.sqrt(2 * self.dimension) * (1 + 1e-9)
         if not least <= self.spread <= most:  # ||x||_2 <= ||x||_1 <= sqrt(c) ||x||_2
             raise InvalidParameter(f"rows sqrt(2) apart are between {least:.4f} and {most:.4f} apart in L1, got {self.spread}")
+        if not math.sqrt(0.5) * (1 - 1e-9) <= self.radius <= math.sqrt(2) * (1 + 1e-9):  # zero is one of the points
+            raise InvalidParameter(f"rows sqrt(2) apart have norm sqrt(1/2) to sqrt(2), got {self.radius}")
 
     @property
     def about(self) -> str:
@@ -55,16 +59,17 @@ class TableRows:
     def grid(self) -> float:
         return grid_for(self.largest)
 
-    def sensitivity(self, relation: Relation) -> float:  # noqa: ARG002 - the same for both
-        return math.sqrt(2 * self.steps) + math.sqrt(self.size) * self.grid
+    def sensitivity(self, relation: Relation) -> float:
+        step = self.radius if parse_relation(relation) == Relation.NULL else math.sqrt(2)
+        return math.sqrt(self.steps) * step + math.sqrt(self.size) * self.grid
 
     def l1_sensitivity(self, relation: Relation) -> float:  # noqa: ARG002 - the same for both
         return self.steps * self.spread + self.size * self.grid
 
     def contains(self, values: Array) -> bool:
-        """Each row at most sqrt(2), and in L1 `spread`, from zero; which rows are in the table the bound does not know."""
+        """Each row at most `radius`, and in L1 `spread`, from zero; which rows are in the table the bound does not know."""
         rows, room = values.reshape(self.steps, self.dimension), self.dimension * self.grid
-        far = np.linalg.norm(rows, axis=1) <= math.sqrt(2) + room
+        far = np.linalg.norm(rows, axis=1) <= self.radius + room
         return bool((far & (np.abs(rows).sum(axis=1) <= self.spread + room)).all())
 
 
@@ -77,7 +82,7 @@ class TransitionSums:
     def __init__(self, codes: Codes, steps: int) -> None:
         scale = math.sqrt(2) / codes.diameter
         *_, dimension = codes.table.shape
-        self.bound = TableRows(steps, dimension, codes.l1_diameter * scale)
+        self.bound = TableRows(steps, dimension, codes.l1_diameter * scale, codes.radius * scale)
         self._whole = np.rint(codes.table * (scale / self.bound.grid))  # in grid steps
         self.table = self._whole * self.bound.grid  # as it is sent
 

@@ -27,13 +27,15 @@ _FEW_CODES = 6000  # up to here all pairs are measured
 class Codes:
     """A code for every transition. Public.
 
-    Shapes: table [s, a, s', c]. `diameter` and `l1_diameter` bound the distance between two of its rows, and from a row to zero.
+    Shapes: table [s, a, s', c]. `diameter` and `l1_diameter` bound the distance between two of its rows, and from a row to zero; `radius`
+    bounds the norm of a row.
     """
 
     name: str
     table: Array = field(repr=False)
     diameter: float
     l1_diameter: float
+    radius: float
 
     def signal(self, kernels: Array) -> float:
         """How much the mean code of a transition moves with the weights: ||G(s, a)||_F on weights that sum to zero, averaged."""
@@ -42,10 +44,10 @@ class Codes:
         return float(np.sqrt((moving**2).sum(axis=(-1, -2))).mean())
 
 
-def best_codes(kernels: Array, *, norm: int) -> Codes:
-    """The codes with the most signal for their sensitivity, in the norm that the noise answers to."""
+def best_codes(kernels: Array, *, size: str) -> Codes:
+    """The codes with the most signal for their size, the one of `diameter`, `l1_diameter` and `radius` that the noise answers to."""
     candidates = [measured("responsibilities", responsibilities(kernels)), measured("directions", directions(kernels))]
-    return max(candidates, key=lambda codes: codes.signal(kernels) / (codes.diameter if norm == 2 else codes.l1_diameter))
+    return max(candidates, key=lambda codes: codes.signal(kernels) / getattr(codes, size))
 
 
 def responsibilities(kernels: Array) -> Array:
@@ -66,13 +68,14 @@ def directions(kernels: Array) -> Array:
 def measured(name: str, table: Array) -> Codes:
     """Exactly, pair by pair, where the codes are few; else twice the largest norm."""
     rows = np.unique(np.vstack([table.reshape(-1, table.shape[-1]), np.zeros(table.shape[-1])]), axis=0)
+    radius = float(np.linalg.norm(rows, axis=1).max())
     if len(rows) <= _FEW_CODES:
         apart, apart_l1 = _kernels.diameters(rows)
     else:
-        apart, apart_l1 = 2 * np.linalg.norm(rows, axis=1).max(), 2 * np.abs(rows).sum(axis=1).max()
+        apart, apart_l1 = 2 * radius, 2 * np.abs(rows).sum(axis=1).max()
     if apart < 1e-9:  # all kernels agree everywhere
-        return Codes(name, np.zeros_like(table), 1.0, 1.0)
-    return Codes(name, table, float(apart), float(apart_l1))
+        return Codes(name, np.zeros_like(table), 1.0, 1.0, 1.0)
+    return Codes(name, table, float(apart), float(apart_l1), radius)
 
 
 def means(table: Array, kernels: Array) -> Array:

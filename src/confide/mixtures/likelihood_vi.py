@@ -21,7 +21,7 @@ from confide.planners.regression import NO_BONUS, Estimate, project_simplex
 from confide.planners.visits import fold, recall, remember
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Released
-from confide.privacy.request import Request
+from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule, geometric
 from confide.problems.linear_mixture import LinearMixturePublic
 
@@ -144,7 +144,7 @@ class LikelihoodVI(Learner):
             raise InvalidParameter(f'LikelihoodVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
         check_choices(calibration, bonus_scale)
         spread = 0.35 if bonus_scale is None else bonus_scale
-        codes = best_codes(public.kernels, norm=1 if privacy.delta == 0 and privacy.epsilon < np.inf else 2)
+        codes = best_codes(public.kernels, size=_size(privacy))
         statistic = TransitionSums(codes, value_steps(public.horizon))
         seen = sparse(reduced(public.dimension), public.kernels)
         chosen = choose_schedule(schedule, geometric(episodes))
@@ -152,3 +152,10 @@ class LikelihoodVI(Learner):
         code_means = means(statistic.table, public.kernels)
         algorithm = PosteriorSampling(public, statistic, spread, chosen, code_means, seen, by_transition)
         super().__init__(Calibration(algorithm, chosen), privacy=privacy, noise=noise)
+
+
+def _size(privacy: Request) -> str:
+    """What the noise is in proportion to: of a codebook the norm of a code, of additive noise a distance between two."""
+    if isinstance(privacy, LocalDP):
+        return "radius"
+    return "l1_diameter" if privacy.delta == 0 and not isinstance(privacy, NoPrivacy) else "diameter"

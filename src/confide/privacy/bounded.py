@@ -100,11 +100,12 @@ class Bounded:
 class NoiseLevel:
     """The noise in a release: uncorrelated over the coordinates, each with this standard deviation. Public.
 
-    Gaussian and Laplace noise is independent; the coordinates of K-norm noise share a radius.
+    Gaussian and Laplace noise is independent; the coordinates of K-norm noise share a radius. Of codebook messages this is the mean over
+    all coordinates.
     """
 
     std: float
-    distribution: str  # gaussian | laplace | cube | none
+    distribution: str  # gaussian | laplace | cube | codebook | none
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,26 +2,26 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import ClassVar, NoReturn
 
 import numpy as np
 
 from confide.arguments import flag, kind
 from confide.errors import DuplicateMessage, InvalidParameter, PrivacyError, StaleMessage, StateError, StreamExhausted
-from confide.mechanisms.additive import additive_noise
-from confide.mechanisms.counters import Exact, Factorisation
+from confide.mechanisms.additive import AdditiveNoise
+from confide.mechanisms.codebook import Codebook
+from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.mechanisms.state import pack, unpack
 from confide.privacy.bounded import Array, Bound, Bounded, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.loss import Loss, loss_for
-from confide.privacy.request import Relation, Request
-from confide.privatizers.message import Channel, Message, open_channel
+from confide.privacy.loss import Loss
+from confide.privacy.request import Request
+from confide.privatizers.message import Channel, Message, local_noise, open_channel
 from confide.privatizers.privatizer import ExpectedNoise
 from confide.privatizers.schedule import Schedule
-
-_REACH = {"gaussian": 12.0, "laplace": 40.0}  # in units of the scale: see `LocalPrivatizer`
 
 
 class LocalPrivatizer:
@@ -30,9 +30,7 @@ class LocalPrivatizer:
     Guarantee: that of the channel, made by the devices; here nothing is private any more, and no release costs anything. So there is no
     store either: messages that a crash loses are asked for again, and come back as the same bytes.
 
-    A message that was planned with another release, or comes twice, is refused. Each number is clipped to what the bound allows plus 12
-    standard deviations of Gaussian noise (40 b of Laplace): this protects what is learned from devices that send 1e300, and nobody's
-    privacy. It touches an honest number with probability 4e-33 (4e-18).
+    A message that was planned with another release, or comes twice, is refused.
     """
 
     devices: ClassVar[bool] = True
@@ -51,7 +49,6 @@ class LocalPrivatizer:
             raise InvalidParameter("messages go through no counter: each of them is noised once, on its device")
         self.schedule: Schedule = kind("schedule", schedule, Schedule)
         self.channel: Channel = open_channel(bound, privacy, source=noise, users=schedule.users, loss=loss)
-        self._limit = bound.largest + _REACH[self.channel.noise.distribution] * self.channel.noise.scale
         self._source = noise.fork()
         self._prefix: Array = np.zeros(bound.size)  # as of the last release
         self._open: Array = np.zeros(bound.size)  # the messages since
@@ -82,17 +79,25 @@ class LocalPrivatizer:
     def mechanism(self) -> Mechanism:
         """What a certificate says of the messages."""
         noise = self.channel.noise
-        simulated = f"; simulated for {self._simulated} users, whose noise was drawn as one sum" if self._simulated else ""
-        return Mechanism(
+        made = Mechanism(
             name="local",
             distribution=noise.distribution,
-            norm=noise.norm,
-            sensitivity=noise.sensitivity,
-            scale=noise.scale,
-            lattice=noise.step,
+            norm=2,
+            sensitivity=noise.radius if isinstance(noise, Codebook) else noise.sensitivity,
+            scale=noise.std if isinstance(noise, Codebook) else noise.scale,
             bound=describe(self.channel.bound),
-            query=f"one message from each user's device{simulated}",
+            query=f"one message from each user's device{self._said_simulated()}",
         )
+        if isinstance(noise, Codebook):
+            numbers = {"vectors": noise.vectors, "nearest": noise.nearest, "epsilon": noise.epsilon, "dimension": noise.size}
+            return replace(made, parameters=numbers)
+        return replace(made, norm=noise.norm, lattice=noise.step)
+
+    def _said_simulated(self) -> str:
+        if not self._simulated:
+            return ""
+        how = "one Gaussian sum with the messages' variance" if self.channel.kind == "index" else "one sum"
+        return f"; simulated for {self._simulated} users, whose noise was drawn as {how}"
 
     def device_source(self) -> NoiseSource:
         """Noise for one more device, of this server's kind: for devices that live in the same process."""
@@ -105,20 +110,20 @@ class LocalPrivatizer:
             raise StaleMessage(
                 f"the message was planned with release {message.generation}, the current one is {self._generation}: it is stale"
             )
-        if message.channel != self.channel.id:
-            raise InvalidParameter("the message was made for another bound or with other noise than this server counts on")
-        if message.values.shape != self._open.shape:
-            raise InvalidParameter(f"a message must have {self._open.size} numbers, got {message.values.size}")
+        values = self.channel.decode(message)
         if message.nonce in self._nonces:
             raise DuplicateMessage("this message was absorbed before")
         self._nonces.add(message.nonce)
-        self._take(np.clip(message.values, -self._limit, self._limit), 1)
+        self._take(values, 1)
 
     def absorb(self, contribution: Bounded) -> None:
-        """SIMULATION: what the messages of `contribution.users` devices would add up to, in law. The noise is drawn here, at once.
+        """SIMULATION: what the messages of `contribution.users` devices would add up to. The noise is drawn here, at once.
 
-        The sum of n Gaussian draws is Gaussian, of n Laplace draws a difference of two Gamma(n) ones. No message comes this way: it takes
-        a contribution before its noise, which no server of real users has. Needs fast noise; the certificate says so.
+        In law, for additive noise: the sum of n Gaussian draws is Gaussian, of n Laplace draws a difference of two Gamma(n) ones. The
+        noise of a codebook is exactly Gaussian in all directions but one for each user, that of the contribution, which a sum does not
+        tell: there, too, a Gaussian variable of the same variance is drawn. That is an approximation, and the certificate says so.
+
+        No message comes this way: it takes a contribution before its noise, which no server of real users has. Needs fast noise.
         """
         source, noise, users = self._source, self.channel.noise, contribution.users
         if not isinstance(source, FastSource):
@@ -129,10 +134,10 @@ class LocalPrivatizer:
         if contribution.bound is not self.channel.bound and contribution.bound != self.channel.bound:
             raise InvalidParameter("the contribution was clipped by another bound than the privatizer's")
         self._check_room(users)
-        if noise.distribution == "gaussian":
-            drawn = source.gaussian(noise.scale * math.sqrt(users), self._open.shape)
-        else:
+        if isinstance(noise, AdditiveNoise) and noise.distribution == "laplace":
             drawn = source.laplace_sum(noise.scale, users, self._open.shape)
+        else:
+            drawn = source.gaussian(noise.std * math.sqrt(users), self._open.shape)
         self._simulated += users
         self._take(contribution.values + drawn, users)
 
@@ -185,14 +190,10 @@ class LocalPrivatizer:
         loss: Loss | None = None,
     ) -> ExpectedNoise:
         kind("schedule", schedule, Schedule), flag("discrete", discrete)
-        relation, users = Relation(privacy.relation), schedule.users
-        made = additive_noise(
-            bound, loss_for(privacy) if loss is None else loss, relation, Exact(1), discrete=discrete, users=users
-        )
+        made = local_noise(bound, privacy, discrete=discrete, users=schedule.users, loss=loss)
+        norm, size = (2, made.radius) if isinstance(made, Codebook) else (made.norm, made.sensitivity)
         first, last = (made.std * math.sqrt(users) for users in (schedule.times[0], schedule.users))
-        return ExpectedNoise(
-            "local", made.distribution, made.norm, made.sensitivity, made.loss(), first=first, last=last, worst=last
-        )
+        return ExpectedNoise("local", made.distribution, norm, size, made.loss(), first=first, last=last, worst=last)
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(

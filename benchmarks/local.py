@@ -1,0 +1,92 @@
+"""Local privacy with reports by a codebook, against the Gaussian noise of the same request: epsilon = 1, K = 1e6.
+
+    python benchmarks/local.py [--seeds 8] [--write]
+
+Regret is exact; users are simulated as crowds. With --write the tables go to docs/benchmarks/local.md.
+"""
+
+import argparse
+import math
+from dataclasses import replace
+
+import numpy as np
+from record import record
+
+from confide import JointDP, LocalDP, run
+from confide.agents import LikelihoodVI
+from confide.mechanisms.codebook import best_codebook
+from confide.privacy.accounting import gaussian_mu
+from confide.privacy.bounded import L2Ball
+from confide.privacy.loss import loss_for
+from confide.problems import make
+
+DELTA, USERS, PROBLEMS = 1e-5, 1_000_000, ("lock", "rand")
+
+
+def regrets(problem: str, privacy: LocalDP, seeds: range, *, gaussian: bool) -> np.ndarray:
+    """[seed]; `gaussian`: a loss that is given is kept by additive noise."""
+    found = []
+    for seed in seeds:
+        world = make(problem)
+        agent = LikelihoodVI(world.public, episodes=USERS, privacy=privacy)
+        if gaussian:  # with the codes that are best for it
+            joint = LikelihoodVI(world.public, episodes=USERS, privacy=JointDP(privacy.epsilon, privacy.delta))
+            agent.calibration = replace(joint.calibration, loss=loss_for(privacy))
+        made = run(agent, world, seed=seed)
+        assert agent.noise_level.distribution == ("gaussian" if gaussian else "codebook")
+        found.append(float(made.regret[-1]))
+        print(problem, "gaussian" if gaussian else "codebook", seed, round(found[-1]), flush=True)
+    return np.array(found)
+
+
+def cell(values: np.ndarray) -> str:
+    return f"{values.mean():,.0f} ± {values.std(ddof=1) / math.sqrt(len(values)):,.0f} | {np.median(values):,.0f}"
+
+
+def learned(seeds: range) -> list[str]:
+    privacy = LocalDP(1.0, DELTA)
+    lines = ["| problem | noise | regret: mean ± s.e. | median |", "|---|---|---|---|"]
+    for problem in PROBLEMS:
+        for gaussian in (True, False):
+            name = f"Gaussian, (1, {DELTA:g})" if gaussian else "codebook, pure epsilon = 1"
+            lines.append(f"| {problem} | {name} | {cell(regrets(problem, privacy, seeds, gaussian=gaussian))} |")
+    return lines
+
+
+def variances() -> list[str]:
+    """Of one coordinate of one message, for contributions of norm at most 1."""
+    head = f"| epsilon | nearest of 1024 | codebook | Gaussian, delta = {DELTA:g}, distance sqrt(2) | Gaussian, distance 2 |"
+    lines = [head, "|---|---|---|---|---|"]
+    for epsilon in (0.5, 1.0, 2.0, 5.0, 10.0):
+        made, mu = best_codebook(L2Ball(1.0, 20), epsilon), gaussian_mu(epsilon, DELTA)
+        lines.append(f"| {epsilon:g} | {made.nearest} | {made.std**2:.3g} | {2 / mu**2:.3g} | {4 / mu**2:.3g} |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    text = [
+        "A device reports by a public codebook where that has less noise than additive noise: see [privacy](../privacy.md).",
+        "",
+        "## Variance of one coordinate of one message, for contributions of norm at most 1",
+        "",
+        "Two contributions of norm 1 are at most sqrt(2) apart if they are nonnegative, and 2 otherwise.",
+        "",
+        *variances(),
+        "",
+        f"## Regret of LikelihoodVI, local, epsilon = 1, K = {USERS:,}, {arguments.seeds} seeds",
+        "",
+        "Users are simulated as crowds: the noise of their messages is drawn as one Gaussian sum. Each row has the codes that are best for "
+        "its noise (the norm of a code counts for a codebook, the distance between two for Gaussian noise).",
+        "",
+        *learned(range(arguments.seeds)),
+        "",
+    ]
+    record("Local privacy by a codebook", "\n".join(text), write=arguments.write)
+
+
+if __name__ == "__main__":
+    main()
