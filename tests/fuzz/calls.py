@@ -107,6 +107,7 @@ def _privacy(folder):
     found = {}
     for kind in ("CentralDP", "JointDP", "LocalDP"):
         found[kind] = Case(getattr(confide, kind), {"epsilon": 1.0, "delta": 1e-5, "relation": "replace"})
+    found["DistributedDP"] = Case(confide.DistributedDP, {"epsilon": 1.0, "delta": 1e-5, "relation": "replace", "dropouts": 0.1})
     found["NoPrivacy"] = Case(confide.NoPrivacy, {})
     found["GaussianDP"] = Case(confide.GaussianDP, {"mu": 0.5})
     found["PureDP"] = Case(confide.PureDP, {"epsilon": 0.5})
