@@ -28,6 +28,11 @@ class Trust(enum.StrEnum):
     LOCAL = "local"  # nobody but the user's own device sees the data
     DISTRIBUTED = "distributed"  # nobody but the user's own device sees the data, and the server sees sums of many devices only
 
+    @property
+    def devices(self) -> bool:
+        """Whether users send messages from their own devices, so that no server sees a contribution."""
+        return self in (Trust.LOCAL, Trust.DISTRIBUTED)
+
 
 @dataclass(frozen=True, slots=True)
 class _Request:
