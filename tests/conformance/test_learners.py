@@ -406,6 +406,12 @@ class FirstRelease:
             device.adopt(agent.current_round(), 0)
             return Message.from_bytes(device.report(first)).values
         agent.next_batch()
+        if isinstance(self.privacy, DistributedDP):  # as many devices stay away as the promise allows
+            agent.observe_crowd(first)
+            for _ in range(7):
+                agent.observe_crowd(other)
+            agent.stay_away(2)
+            return agent.released().values
         agent.observe(first)
         while agent.released().generation == 0:
             left = agent.next_batch().users
@@ -422,13 +428,17 @@ def silent(kinds):
     return {name: np.full(kind.shape, strange[name]) for name, kind in kinds.items()}
 
 
-@pytest.mark.parametrize("privacy", [JointDP(3.0, 1e-2), LocalDP(3.0, 1e-2)], ids=["joint", "local"])
+@pytest.mark.parametrize(
+    "privacy",
+    [JointDP(3.0, 1e-2), LocalDP(3.0, 1e-2), DistributedDP(3.0, 1e-2, dropouts=0.2)],
+    ids=["joint", "local", "distributed"],
+)
 @pytest.mark.parametrize("name", TIGHT)
 def test_an_attack_does_not_refute_it_and_refutes_it_with_a_quarter_of_the_noise(name, privacy):
     """200 runs on each of two neighbours, at 99 % confidence: an honest learner is refuted with probability at most 1 %, before the seed is
     fixed."""
     case = LEARNERS[name]
-    if isinstance(privacy, LocalDP) and "local" in case.refuses:
+    if privacy.trust.value in refused(name, case):
         with pytest.raises(PrivacyError):
             case.make(privacy, noise_source("fast", 0))
         return
