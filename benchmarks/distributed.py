@@ -2,7 +2,7 @@
 
     python benchmarks/distributed.py [--quick] [--write]
 
-Regret is exact, and counts every user who was served, those included whose devices stayed away. Instance seed 0; run seeds 300..363, on
+Regret is exact, and counts every user who was served, those included whose devices stayed away. Instance seed 0; run seeds 400..463, on
 which nothing was chosen. --quick takes two of them. With --write the table goes to docs/benchmarks/distributed.md.
 """
 
@@ -19,17 +19,21 @@ from confide.experiments.runner import prepare
 from confide.mechanisms.counters import Leaves
 from confide.problems import make
 
-EPISODES, DELTA, SEEDS = 100_000, 1e-5, range(300, 364)
+EPISODES, DELTA, SEEDS = 100_000, 1e-5, range(400, 464)
 DROPOUTS = 0.1
-ABOUT = """LikelihoodVI on instance 0, K = 1e5, delta = 1e-5, seeds 300..363, users as exact counts. Under `DistributedDP` noise is added to each
-batch, by its devices, and prefix sums add it up: the right comparison is a curator with separate leaves. Two things cost noise: the
-conversion of the proved bound (1.09 times at epsilon = 1), and shares for drop-outs that do not happen (1.05 times at a tenth). If every
-tenth device does stay away there is less noise, and a tenth less data.
+ABOUT = """LikelihoodVI on instance 0, K = 1e5, delta = 1e-5, seeds 400..463, users as exact counts. Under `DistributedDP` noise is added to
+each batch, by its devices, and prefix sums add it up: the right comparison is a curator with separate leaves. If nobody stays away, the
+noise is larger by the shares for drop-outs (1.05 times for a tenth). If every tenth device stays away, there is a tenth less data. The
+conversion of the proved bound costs nothing on this lattice.
 """
 ROWS = {
     "joint, square-root Toeplitz (the default)": lambda epsilon: (JointDP(epsilon, DELTA), False, 0.0),
     "joint, separate leaves": lambda epsilon: (JointDP(epsilon, DELTA), True, 0.0),
-    "distributed, dropouts = 0.1, nobody stays away": lambda epsilon: (DistributedDP(epsilon, DELTA, dropouts=DROPOUTS), False, 0.0),
+    "distributed, dropouts = 0.1, nobody stays away": lambda epsilon: (
+        DistributedDP(epsilon, DELTA, dropouts=DROPOUTS),
+        False,
+        0.0,
+    ),
     "distributed, dropouts = 0.1, every tenth device stays away": lambda epsilon: (
         DistributedDP(epsilon, DELTA, dropouts=DROPOUTS),
         False,
@@ -63,9 +67,13 @@ def measured(name: str, problem, epsilon: float, seeds) -> np.ndarray:
 def lines(seeds) -> list[str]:
     found = []
     for problem in ("lock", "rand"):
-        for epsilon in (1.0, 10.0):
+        for epsilon in (1.0,):
             made, reference = make(problem), 0.0
-            found += [f"## {problem}, epsilon = {epsilon:g}", "", "| | regret: mean ± s.e. | median | worst | against separate leaves |"]
+            found += [
+                f"## {problem}, epsilon = {epsilon:g}",
+                "",
+                "| | regret: mean ± s.e. | median | worst | against separate leaves |",
+            ]
             found.append("|---|---|---|---|---|")
             samples = {name: measured(name, made, epsilon, seeds) for name in ROWS}
             reference = samples["joint, separate leaves"].mean()

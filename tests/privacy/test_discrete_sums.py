@@ -8,7 +8,15 @@ import pytest
 import confide
 from confide.errors import InvalidParameter
 from confide.privacy.accounting import gaussian_mu
-from confide.privacy.discrete_sums import LEAST_SHARE, distance_from_gaussian, least_share, sum_divergence, sum_epsilon
+from confide.privacy.discrete_sums import (
+    LEAST_SHARE,
+    distance_from_gaussian,
+    least_share,
+    renyi_epsilon,
+    rounded_epsilon,
+    sum_divergence,
+    sum_epsilon,
+)
 
 DELTA = 1e-5
 
@@ -78,10 +86,35 @@ def test_epsilon_holds_and_is_close(share, terms, shifts):
     assert hockey_stick(p, shifts, 0.8 * epsilon) > DELTA
 
 
-def test_converting_costs_a_tenth_against_the_exact_gaussian():
+@pytest.mark.parametrize(("share", "terms"), [(30.0, 1), (20.0, 3), (40.0, 2)])
+def test_the_distance_from_a_rounded_gaussian(share, terms):
+    """On a lattice that is fine enough for the second bound to be the smaller one, it still holds, and is within 5 % of the truth."""
+    p, shift = exact_sum(share, terms), math.ceil(0.27 * share * math.sqrt(terms))
+    epsilon = rounded_epsilon(share, terms, float(shift), 1, DELTA)
+    assert epsilon == sum_epsilon(share, terms, float(shift), 1, DELTA) < renyi_epsilon(share, terms, float(shift), 1, DELTA)
+    assert hockey_stick(p, (shift,), epsilon) <= DELTA < hockey_stick(p, (shift,), 0.95 * epsilon)
+
+
+@pytest.mark.parametrize("S", [3.0, 8.0, 40.0])
+def test_a_rounded_gaussian_is_as_close_as_the_proof_says(S):
+    from scipy.stats import norm
+
+    R = 6.0
+    z = np.arange(-math.floor(R * S), math.floor(R * S) + 1)
+    upper = np.abs(z)  # by symmetry, where differences of tails do not cancel
+    rounded = norm.sf((upper - 0.5) / S) - norm.sf((upper + 0.5) / S)
+    exact = discrete_gaussian(S**2, math.ceil(14 * S))
+    middle = len(exact) // 2
+    apart = np.abs(np.log(exact[middle + z] / rounded)).max()
+    assert apart <= (R**2 + 3) / (24 * S**2) + 3 * math.exp(-2 * math.pi**2 * S**2) + 1e-9
+
+
+def test_converting_costs_a_tenth_on_a_coarse_lattice_and_nothing_on_a_fine_one():
     share = least_share(1.0, DELTA, 1000, 2.0**24, 60)
     needed = share * math.sqrt(1000) / 2.0**24
-    assert 1 < needed * gaussian_mu(1.0, DELTA) < 1.10
+    assert 1 < needed * gaussian_mu(1.0, DELTA) < 1 + 1e-5
+    coarse = least_share(1.0, DELTA, 1000, 20.0, 60)
+    assert 1.05 < coarse * math.sqrt(1000) / 20.0 * gaussian_mu(1.0, DELTA) < 1.10
     assert sum_epsilon(share, 1000, 2.0**24, 60, DELTA) <= 1.0 < sum_epsilon(share / 1.001, 1000, 2.0**24, 60, DELTA)
 
 

@@ -138,8 +138,8 @@ def test_every_batch_keeps_the_promise():
 
 
 def test_a_crowd_has_the_law_of_its_devices():
-    """450 numbers each way: standard deviations within 14 % of what is stated, four standard errors (false alarms: 1e-4 before the seeds are
-    fixed), where a scale that is 20 % off is not."""
+    """450 numbers each way: standard deviations within 14 % of what is stated, four standard errors (false alarms: 1e-4 before the seeds
+    are fixed), where a scale that is 20 % off is not."""
     crowds, devices = [], []
     for seed in range(150):
         crowd, real = (server(1000 * seed + kind, users=8, size=8) for kind in (1, 2))
