@@ -192,6 +192,10 @@ def _privatizers():
     local = usual | {"privacy": confide.LocalDP(1.0, 1e-5)}
     found = {"CentralPrivatizer": Case(privatizers.CentralPrivatizer, usual | {"store": None})}
     found["LocalPrivatizer"] = Case(privatizers.LocalPrivatizer, local)
+    distributed = usual | {"privacy": confide.DistributedDP(1.0, 1e-5)}
+    found["DistributedPrivatizer"] = Case(privatizers.DistributedPrivatizer, distributed)
+    away = privatizers.DistributedPrivatizer(**_made(distributed)).stay_away
+    found["DistributedPrivatizer.stay_away"] = Case(away, {"users": 1})
     found["make_privatizer"] = Case(privatizers.make_privatizer, usual)
     expected = {name: usual[name] for name in ("bound", "schedule", "privacy", "counter", "loss")} | {"discrete": False}
     found["expected_noise"] = Case(privatizers.expected_noise, expected)

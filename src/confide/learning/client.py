@@ -15,7 +15,7 @@ from confide.privacy.bounded import Bounded, Released
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss
 from confide.privacy.request import Request, requested
-from confide.privatizers import Place
+from confide.privatizers.distributed import Place
 from confide.privatizers.message import Channel, open_channel
 from confide.privatizers.wire import decode_release
 from confide.trajectory import Trajectories

@@ -9,7 +9,7 @@ from confide.privacy.bounded import Bound
 from confide.privacy.loss import Loss
 from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, Request, requested
 from confide.privatizers.central import CentralPrivatizer, best_counter, release_once, worst_std
-from confide.privatizers.distributed import DistributedPrivatizer, Place
+from confide.privatizers.distributed import DistributedPrivatizer
 from confide.privatizers.local import LocalPrivatizer
 from confide.privatizers.message import Channel, Message, open_channel
 from confide.privatizers.privatizer import ExpectedNoise, Privatizer
@@ -81,7 +81,6 @@ __all__ = [
     "ExpectedNoise",
     "LocalPrivatizer",
     "Message",
-    "Place",
     "Privatizer",
     "RoundsPrivatizer",
     "Schedule",
