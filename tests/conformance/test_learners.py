@@ -426,7 +426,7 @@ def silent(kinds):
 
 @pytest.mark.parametrize(
     "privacy",
-    [JointDP(3.0, 1e-2), LocalDP(3.0, 1e-2), DistributedDP(3.0, 1e-2, dropouts=0.2)],
+    [JointDP(3.0, 1e-2), LocalDP(3.0, 1e-2), DistributedDP(2.0, 1e-2, dropouts=0.2)],
     ids=["joint", "local", "distributed"],
 )
 @pytest.mark.parametrize("name", TIGHT)
