@@ -6,7 +6,7 @@ from confide._lazy import lazy
 from confide.errors import BudgetExceeded, ConfideError, InvalidParameter, PrivacyError
 from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import ApproxDP, GaussianDP, PureDP
-from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Relation, Trust
+from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, Relation, Trust
 
 if TYPE_CHECKING:
     from confide import agents, audit, evaluation, logs, mechanisms, privacy, privatizers, problems, statistics
@@ -27,6 +27,7 @@ __all__ = [
     "Certificate",
     "Comparison",
     "ConfideError",
+    "DistributedDP",
     "GaussianDP",
     "Guarantee",
     "InvalidParameter",

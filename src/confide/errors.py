@@ -57,6 +57,10 @@ class DuplicateMessage(InvalidParameter):
     """A device's message was already absorbed."""
 
 
+class BatchNotOpened(PrivacyError):
+    """More devices stayed away than the guarantee allows: nothing of their batch is released, and its users are not counted."""
+
+
 class StreamExhausted(PrivacyError):
     """The guarantee covers no more contributions."""
 

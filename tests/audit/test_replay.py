@@ -303,7 +303,7 @@ class Forgetful(LocalClient):
 def with_devices(device):
     class Server(UCRLVTR):
         def client(self):
-            local = self._local_privatizer()
+            local = self._messages()
             return device(self.algorithm, self.privacy, local.device_source(), channel=local.channel)
 
     return Server

@@ -256,7 +256,7 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
         (["run", "nowhere:Agent", "lock"], "cannot import the agent nowhere:Agent"),
         (["run", "no-data", "riverswim"], "is for mixture problems"),
         (["run", "uniform", "lock", "--epsilon", "-1"], "epsilon must be positive"),
-        (["run", "uniform", "lock", "--trust", "blind"], "trust must be joint or local, got 'blind'"),
+        (["run", "uniform", "lock", "--trust", "blind"], "trust must be joint, local or distributed, got 'blind'"),
         (["run", "ucrl-vtr", "lock", "--trust", "local"], "--trust needs --epsilon: add --epsilon"),
         (["run", "ucrl-vtr", "lock", "--delta", "1e-5"], "--delta needs --epsilon: add --epsilon"),
         (["run", "uniform", "lock", "--calibration", "paper"], "uniform has no option calibration"),

@@ -27,7 +27,7 @@ from confide.linear_mdps.batches import adaptive
 from confide.mechanisms.codebook import Drawn
 from confide.mechanisms.counters import FACTORISATIONS, dense
 from confide.mechanisms.sources import FastSource, noise_source
-from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy, PureDP, Relation
+from confide.privacy import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, PureDP, Relation
 from confide.privacy.certificate import Certificate, certify
 from confide.privatizers import Message, every
 from confide.problems import lock, lock_rewards, one_hot, oscillator
@@ -46,9 +46,11 @@ REQUESTS = {
     "central": CentralDP(1.0, 1e-5),
     "local": LocalDP(4.0, 1e-6),
     "local, pure": LocalDP(4.0),
+    "distributed": DistributedDP(1.0, 1e-5, dropouts=0.2),
     "none": NoPrivacy(),
 }
 PURE, LOCAL = ("joint, pure", "local, pure"), ("local", "local, pure")
+DISTRIBUTED = ("likelihood-vi",)  # the learners that accept it; all others refuse it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,8 +89,14 @@ LEARNERS = {
     "thompson-lq": of(agents.ThompsonLQ, SYSTEM, schedule=TENS),
     "certainty-equivalent-lq": of(agents.CertaintyEquivalentLQ, SYSTEM, schedule=TENS),
 }
+
+
+def refused(name, case):
+    return case.refuses if name in DISTRIBUTED else (*case.refuses, "distributed")
+
+
 TIGHT = [name for name in LEARNERS if "," not in name]
-MADE = [(name, promise) for name, case in LEARNERS.items() for promise in REQUESTS if promise not in case.refuses]
+MADE = [(name, promise) for name, case in LEARNERS.items() for promise in REQUESTS if promise not in refused(name, case)]
 EVERY = pytest.mark.parametrize(("name", "promise"), MADE, ids=[f"{name}: {promise}" for name, promise in MADE])
 GAUSSIAN = [(name, promise) for name, promise in MADE if REQUESTS[promise].delta > 0]
 
@@ -122,8 +130,8 @@ class History:
 
 
 def show(agent, user):
-    """What a user did: under local trust in a message."""
-    if not isinstance(agent.privacy, LocalDP):
+    """What a user did: under local and distributed trust in a message."""
+    if not agent.privacy.trust.devices:
         agent.observe(user)
         return
     device = agent.client()
@@ -144,9 +152,9 @@ def test_every_learner_of_the_catalogue_is_listed():
     assert {agent_class(name) for name, entry in AGENTS.items() if entry.paper} == {case.kind for case in LEARNERS.values()}
 
 
-@pytest.mark.parametrize("name", [name for name, case in LEARNERS.items() if case.refuses])
+@pytest.mark.parametrize("name", [name for name, case in LEARNERS.items() if refused(name, case)])
 def test_what_a_learner_refuses_it_refuses_before_the_first_user(name):
-    for promise in LEARNERS[name].refuses:
+    for promise in refused(name, LEARNERS[name]):
         with pytest.raises(ConfideError):
             make(name, promise).next_batch()
 
@@ -190,7 +198,7 @@ def test_neighbours_with_the_same_releases_show_the_same_bytes(name, promise):
     found = replay(lambda noise: case.make(REQUESTS[promise], noise), case.world, neighbours=NEIGHBOURS)
     assert not found.refuted and not found.undecided, found.said()
     expected = {"policies", "schedule", "releases", "questions", "memory", "descriptions", "printed"}
-    assert set(found.compared) == expected | ({"messages"} if promise in LOCAL else set())
+    assert set(found.compared) == expected | ({"messages"} if REQUESTS[promise].trust.devices else set())
     assert found.shift is None if promise == "none" else found.shift > 0
 
 
@@ -243,7 +251,7 @@ def test_its_guarantee_is_what_an_independent_accountant_computes(name, promise)
             assert agent.guarantee.loss == PureDP(mechanism.sensitivity / mechanism.scale) == PureDP(request.epsilon)
             return
         norm = 1.0
-        if not isinstance(request, LocalDP):
+        if not request.trust.devices:
             _, coder = dense(FACTORISATIONS[mechanism.name](**mechanism.parameters))
             norm = np.linalg.norm(coder, axis=0).max()
         accountant.compose(dp_accounting.GaussianDpEvent(mechanism.scale / (mechanism.sensitivity * norm)))
@@ -404,6 +412,12 @@ class FirstRelease:
             message = Message.from_bytes(device.report(first))
             return np.array([Drawn(device.channel.noise, message.nonce).log_ratio(int(message.values[0]), *sent)])
         agent.next_batch()
+        if isinstance(self.privacy, DistributedDP):  # as many devices stay away as the promise allows
+            agent.observe_crowd(first)
+            for _ in range(7):
+                agent.observe_crowd(other)
+            agent.stay_away(2)
+            return agent.released().values
         agent.observe(first)
         while agent.released().generation == 0:
             left = agent.next_batch().users
@@ -420,13 +434,17 @@ def silent(kinds):
     return {name: np.full(kind.shape, strange[name]) for name, kind in kinds.items()}
 
 
-@pytest.mark.parametrize("privacy", [JointDP(3.0, 1e-2), LocalDP(1.0, 1e-2)], ids=["joint", "local"])
+@pytest.mark.parametrize(
+    "privacy",
+    [JointDP(3.0, 1e-2), LocalDP(1.0, 1e-2), DistributedDP(2.0, 1e-2, dropouts=0.2)],
+    ids=["joint", "local", "distributed"],
+)
 @pytest.mark.parametrize("name", TIGHT)
 def test_an_attack_does_not_refute_it_and_refutes_it_with_a_quarter_of_the_noise(name, privacy):
     """200 runs on each of two neighbours, at 99 % confidence: an honest learner is refuted with probability at most 1 %, before the seed is
     fixed."""
     case = LEARNERS[name]
-    if isinstance(privacy, LocalDP) and "local" in case.refuses:
+    if privacy.trust.value in refused(name, case):
         with pytest.raises(PrivacyError):
             case.make(privacy, noise_source("fast", 0))
         return

@@ -321,7 +321,7 @@ def test_user_by_user_when_asked():
     assert "Simulated" in str(counted.certificate.document["assumptions"])
     with pytest.raises(InvalidParameter, match="counts=True needs"):
         run(visits(), PROBLEM, counts=True)
-    with pytest.raises(InvalidParameter, match="fast noise under LocalDP"):
+    with pytest.raises(InvalidParameter, match="fast noise where devices send messages"):
         run(local(60), PROBLEM, counts=True, source=noise_source("secure"))
 
 

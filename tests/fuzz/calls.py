@@ -107,6 +107,7 @@ def _privacy(folder):
     found = {}
     for kind in ("CentralDP", "JointDP", "LocalDP"):
         found[kind] = Case(getattr(confide, kind), {"epsilon": 1.0, "delta": 1e-5, "relation": "replace"})
+    found["DistributedDP"] = Case(confide.DistributedDP, {"epsilon": 1.0, "delta": 1e-5, "relation": "replace", "dropouts": 0.1})
     found["NoPrivacy"] = Case(confide.NoPrivacy, {})
     found["GaussianDP"] = Case(confide.GaussianDP, {"mu": 0.5})
     found["PureDP"] = Case(confide.PureDP, {"epsilon": 0.5})
@@ -191,6 +192,10 @@ def _privatizers():
     local = usual | {"privacy": confide.LocalDP(1.0, 1e-5)}
     found = {"CentralPrivatizer": Case(privatizers.CentralPrivatizer, usual | {"store": None})}
     found["LocalPrivatizer"] = Case(privatizers.LocalPrivatizer, local)
+    distributed = usual | {"privacy": confide.DistributedDP(1.0, 1e-5)}
+    found["DistributedPrivatizer"] = Case(privatizers.DistributedPrivatizer, distributed)
+    away = privatizers.DistributedPrivatizer(**_made(distributed)).stay_away
+    found["DistributedPrivatizer.stay_away"] = Case(away, {"users": 1})
     found["make_privatizer"] = Case(privatizers.make_privatizer, usual)
     expected = {name: usual[name] for name in ("bound", "schedule", "privacy", "counter", "loss")} | {"discrete": False}
     found["expected_noise"] = Case(privatizers.expected_noise, expected)

@@ -1,3 +1,4 @@
+import math
 import sys
 
 import numpy as np
@@ -84,3 +85,25 @@ def test_a_sum_of_laplace_draws():
     sums = noise_source("fast", 0).laplace_sum(3.0, 50, 20_000)
     assert np.var(sums) == pytest.approx(2 * 50 * 9, rel=0.062)
     assert abs(sums.mean()) < 6 * np.sqrt(900 / 20_000)
+
+
+@pytest.mark.parametrize("scale", [0.6, 1.5, 7.3])
+@pytest.mark.parametrize("name", ["fast", "secure"])
+def test_lattice_gaussian_has_the_probabilities_of_a_discrete_gaussian(name, scale):
+    """Chi-square of 20,000 draws at level 1e-4; draws of a scale that is 20 % off fail it."""
+    from scipy.stats import chisquare
+
+    def p_value(drawn_scale):
+        source = noise_source(name, 3) if name == "fast" else noise_source(name)
+        drawn = source.lattice_gaussian(drawn_scale, (200, 100))
+        assert drawn.dtype == np.int64
+        x = np.arange(-200, 201)
+        p = np.exp(-(x**2) / (2 * scale**2))
+        p /= p.sum()
+        inner = np.abs(x) <= math.floor(2.2 * scale) + 1
+        edge = x[inner].max()
+        seen = [*(np.count_nonzero(drawn == at) for at in x[inner]), np.count_nonzero(np.abs(drawn) > edge)]
+        return chisquare(seen, drawn.size * np.array([*p[inner], p[~inner].sum()])).pvalue
+
+    assert p_value(scale) > 1e-4
+    assert p_value(1.2 * scale) < 1e-4

@@ -191,7 +191,7 @@ def test_what_is_not_a_certificate_is_refused(tmp_path, text, message):
 
 def test_the_schema_knows_every_counter():
     names = schema()["$defs"]["mechanism"]["properties"]["name"]["enum"]
-    assert set(names) == {*FACTORISATIONS, "local", "rounds", "smooth"}
+    assert set(names) == {*FACTORISATIONS, "rounds", "local", "distributed", "smooth"}
 
 
 def test_a_certificate_is_about_one_participation():

@@ -22,6 +22,8 @@ _TRUST = {
     Trust.NONE: "none: data and statistics are not protected",
     Trust.JOINT: "joint: a curator sees the data; protects each user from all other users together",
     Trust.LOCAL: "local: only the user's device sees the data; protects each user from everybody, including the server",
+    Trust.DISTRIBUTED: "distributed: only the user's device sees the data, and the server only sums of batches, with noise from their "
+    "devices; protects each user from everybody, including the server",
 }
 _NO_RULE = "no estimate"
 _RELATION = {
@@ -134,6 +136,8 @@ def _mechanism(noise: ExpectedNoise, schedule: Schedule | AtMost) -> str:
     kind = _kind(noise)
     if noise.mechanism == "rounds":
         return f"{kind} noise on each round, which has users of its own"
+    if noise.mechanism == "distributed":
+        return f"discrete {kind} noise in shares, one from each device: {schedule.leaves:,} sums of batches, each seen once"
     if noise.mechanism == "local":
         return f"{kind} noise on the device: one message per user"
     return f"{kind} noise through a counter: {_COUNTERS.get(noise.mechanism, noise.mechanism)}, {schedule.leaves:,} leaves"

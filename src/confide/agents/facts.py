@@ -15,7 +15,7 @@ from confide.learning.learner import Description, Learner
 from confide.privacy.bounded import Bound
 from confide.privacy.certificate import describe
 from confide.privacy.guarantee import SLACK
-from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request, Trust
+from confide.privacy.request import DistributedDP, LocalDP, NoPrivacy, Relation, Request, Trust
 from confide.privatizers import AtMost, ExpectedNoise, Schedule
 
 
@@ -111,7 +111,7 @@ def facts(agent: Any) -> Facts:
         )
     if not isinstance(agent, Learner):
         raise InvalidParameter(f"explain needs a learner (confide.agents.Learner), got {agent_name(agent)}")
-    trust = agent.privacy.trust if isinstance(agent.privacy, NoPrivacy | LocalDP) else Trust.JOINT
+    trust = agent.privacy.trust if isinstance(agent.privacy, NoPrivacy | LocalDP | DistributedDP) else Trust.JOINT
     bound, noise = agent.algorithm.bound, agent.expected_noise()
     said, entry = agent.describe(), AGENTS.get(agent.name)
     stuck = entry.stuck if entry and said.calibration == "tight" else ""

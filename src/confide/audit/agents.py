@@ -20,7 +20,7 @@ from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array
 from confide.privacy.loss import GaussianDP, Loss, PureDP, loss_for
 from confide.privacy.request import CentralDP, JointDP, LocalDP, Request
-from confide.privatizers import AtMost, Channel, Message
+from confide.privatizers import AtMost, Message
 from confide.problems.lq import LQSystem
 from confide.problems.zoo.control import oscillator
 from confide.problems.zoo.linear import one_hot
@@ -188,11 +188,11 @@ class DeviceSubject(Attacked):
         messages = [Message.from_bytes(data) for data in dict.fromkeys(said)]
         nonce = np.frombuffer(messages[0].nonce, dtype=">u8") / 2.0**64
         about = [len(said[0]), messages[0].generation, *nonce]
-        return np.array([*about, np.mean([self._likelihood(client.channel, message) for message in messages])])
+        return np.array([*about, np.mean([self._likelihood(client.channel.noise, message) for message in messages])])
 
-    def _likelihood(self, channel: Channel, message: Message) -> float:
+    def _likelihood(self, noise: object, message: Message) -> float:
         """How much more the message looks like the second user, up to a factor."""
-        (one, other), noise, values = self._sent, channel.noise, message.values
+        (one, other), values = self._sent, message.values
         if isinstance(noise, Codebook):
             return Drawn(noise, message.nonce).log_ratio(int(values[0]), one, other)
         if self.privacy.delta > 0:

@@ -47,6 +47,9 @@ class Scaled:
     def laplace(self, scale: float, shape: Shape) -> npt.NDArray[Any]:
         return self.inner.laplace(self.factor * scale, shape)
 
+    def lattice_gaussian(self, scale: float, shape: Shape) -> npt.NDArray[np.int64]:
+        return self.inner.lattice_gaussian(self.factor * scale, shape)
+
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
         return self.inner.cube(self.factor * scale, shape)
 

@@ -24,8 +24,9 @@ from confide.errors import InvalidParameter
 from confide.learning.agent import abilities_of
 from confide.learning.learner import Learner
 from confide.mechanisms.sources import FastSource, NoiseSource
-from confide.privacy.loss import GaussianDP, PureDP
-from confide.privacy.request import LocalDP, NoPrivacy, Relation
+from confide.privacy.accounting import gaussian_epsilon
+from confide.privacy.loss import ApproxDP, GaussianDP, PureDP
+from confide.privacy.request import NoPrivacy, Relation, Trust
 from confide.trajectory import Trajectories, TransitionCounts
 
 CHANNELS = {
@@ -144,7 +145,7 @@ def replay(make: Maker, problem: Any, *, neighbours: int = 64, seed: int = 0) ->
 def _counts(make: Maker) -> bool:
     """Whether the agent also takes transition counts, as simulations give them to it: it must keep its guarantee on these, too."""
     agent = make(FastSource(np.random.default_rng(0)))
-    return abilities_of(agent).counts and not isinstance(agent.guarantee.request, LocalDP)
+    return abilities_of(agent).counts and not agent.guarantee.trust.devices
 
 
 def _replayed(make: Maker, problem: Any, neighbours: int, seed: int, *, counted: bool) -> Replay:
@@ -232,7 +233,7 @@ class _Run:
                 new = self.problem.sample(batch.policy, size, world)
                 self.people += [new[i : i + 1] for i in range(size)]
             users = self.people[self.served : self.served + size]
-            (self._messages if isinstance(agent.guarantee.request, LocalDP) else self._observe)(users)
+            (self._messages if agent.guarantee.trust.devices else self._observe)(users)
             self._show("policies", self._handed[-1])  # again: it may have been written to
             self.served += size
         self._show_round()
@@ -302,14 +303,16 @@ class _Run:
 
     @property
     def comparable(self) -> bool:
-        return isinstance(self.agent.guarantee.loss, GaussianDP | PureDP) and not isinstance(
-            self.agent.guarantee.request, NoPrivacy
-        )
+        guarantee = self.agent.guarantee
+        told = isinstance(guarantee.loss, GaussianDP | PureDP) or guarantee.trust is Trust.DISTRIBUTED
+        return told and not isinstance(guarantee.request, NoPrivacy)
 
     def share(self, other: Tape) -> float:
         """How far apart exact values are, as a share of what the stated loss allows."""
         mu, epsilon = self.tape.shift(other)
         loss = self.agent.guarantee.loss
+        if isinstance(loss, ApproxDP) and self.comparable and not epsilon:  # sums with Gaussian noise, in terms of epsilon
+            return gaussian_epsilon(mu, loss.delta) / loss.epsilon
         if isinstance(loss, GaussianDP):
             return mu / loss.mu if not epsilon else float("inf")
         return epsilon / loss.epsilon if isinstance(loss, PureDP) and not mu else float("inf")

@@ -135,6 +135,10 @@ class TapedSource:
         self._tape.draws += 1
         return self._inner.gaussian(scale, shape)
 
+    def lattice_gaussian(self, scale: float, shape: Shape) -> npt.NDArray[np.int64]:
+        self._tape.draws += 1
+        return self._inner.lattice_gaussian(scale, shape)
+
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
         self._tape.draws += 1
         return self._inner.cube(scale, shape)

@@ -1,5 +1,6 @@
 """Recompute the guarantee of a certificate from its numbers."""
 
+import math
 from dataclasses import dataclass, fields
 
 from confide.arguments import kind
@@ -18,6 +19,7 @@ from confide.mixtures.contributions import StackedRows
 from confide.mixtures.question_contributions import Answers
 from confide.privacy.bounded import L2Ball
 from confide.privacy.certificate import FORMER, Certificate, Json, check_schema, loss_from_json, standing_assumptions
+from confide.privacy.discrete_sums import sum_epsilon
 from confide.privacy.loss import NO_PRIVACY, ApproxDP, GaussianDP, Loss, PureDP, compose
 from confide.privacy.request import Relation, Trust
 from confide.statistics.bounds import RegressionRows, WeightedRows
@@ -29,6 +31,7 @@ _TRUST = {
     "CentralDP": {"central", "local"},
     "JointDP": {"joint", "central", "local"},
     "LocalDP": {"local"},
+    "DistributedDP": {"distributed"},
     "NoPrivacy": {"none"},
 }
 _BOUNDS = {
@@ -78,7 +81,8 @@ def verify(certificate: Certificate) -> Verification:
         promise["relation"] == request["relation"],
         f"the request has the relation {request['relation']}, but the guarantee {promise['relation']}",
     )
-    _check(request["kind"] != "LocalDP" or promise["relation"] == "replace", "LocalDP needs the relation replace")
+    replaces = promise["relation"] == "replace" or request["kind"] not in ("LocalDP", "DistributedDP")
+    _check(replaces, f"{request['kind']} needs the relation replace")
     needed, stated_ones = standing_assumptions(Trust(promise["trust"]), promise["source"]), document["assumptions"]
     missing = [said for said in needed if said not in stated_ones and FORMER.get(said) not in stated_ones]
     _check(not missing, f"an assumption is missing: {missing[:1]}")
@@ -131,7 +135,10 @@ def _loss(mechanism: Json, promise: Json) -> Loss:
     name, distribution = mechanism["name"], mechanism["distribution"]
     if distribution == "none":
         return NO_PRIVACY
-    _check((name == "local") == (promise["trust"] == "local"), f"the guarantee has {promise['trust']} trust")
+    for trust in ("local", "distributed"):
+        _check((name == trust) == (promise["trust"] == trust), f"the guarantee has {promise['trust']} trust")
+    if name == "distributed":
+        return _shared_loss(mechanism, promise)
     if name == "smooth":
         _check(distribution == "gaussian", "smooth sensitivity takes Gaussian noise")
         _check(
@@ -230,6 +237,23 @@ def _codebook_loss(mechanism: Json) -> Loss:
         f"a decoded message has the standard deviation {scale:.6g}, not {mechanism['scale']:.6g}",
     )
     return codebook.loss()
+
+
+def _shared_loss(mechanism: Json, promise: Json) -> Loss:
+    """Of the sum of the shares that the honest devices of the largest batch add."""
+    _check(
+        mechanism["distribution"] == "gaussian" and mechanism["norm"] == 2, "shares of noise are Gaussian, for the L2 sensitivity"
+    )
+    _check(mechanism["scale"] > 0, "the noise has scale 0")
+    _check_bound(mechanism, promise, 2)
+    parameters, step = mechanism["parameters"], mechanism["lattice"]
+    honest, dimension, described = parameters["honest"], parameters["dimension"], mechanism.get("bound")
+    _check(max(honest, parameters["leaves"]) <= promise["users"], "there are more honest devices, or more leaves, than users")
+    if described is not None and described["name"] in _BOUNDS:
+        size = _BOUNDS[described["name"]](**{key: value for key, value in described.items() if key != "name"}).size
+        _check(dimension == size, f"its bound has {size} numbers, not {dimension}")
+    share = mechanism["scale"] / step / math.sqrt(honest)
+    return ApproxDP(sum_epsilon(share, honest, mechanism["sensitivity"] / step, dimension, promise["delta"]), promise["delta"])
 
 
 def _smooth_loss(parameters: Json) -> Loss:

@@ -13,7 +13,11 @@ DELTA = 1e-5
 Epsilon = Annotated[float, typer.Option(help="Privacy budget: smaller is more private.")]
 Delta = Annotated[float, typer.Option(help="Privacy parameter delta: the additive term of the guarantee.")]
 Trust = Annotated[
-    str, typer.Option(help="Trust model: joint (a trusted curator) or local (noise is added on each user's device).")
+    str,
+    typer.Option(
+        help="Trust model: joint (a trusted curator), local (noise is added on each user's device), or distributed (each device adds a "
+        "share of the noise, and only sums are seen).",
+    ),
 ]
 Episodes = Annotated[int, typer.Option(help="Number of users; each plays one episode.")]
 ProblemSeed = Annotated[int, typer.Option(help="Seed that generates the instance of the problem.")]
@@ -56,16 +60,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 def privacy_of(epsilon: float | None, delta: float | None, trust: str | None) -> "Request":
     """The privacy request; None stands for an option that was not given. An incomplete request is refused: it would run without privacy."""
     from confide.errors import InvalidParameter
-    from confide.privacy.request import JointDP, LocalDP, NoPrivacy
+    from confide.privacy.request import DistributedDP, JointDP, LocalDP, NoPrivacy
 
-    if trust not in ("joint", "local", None):
-        raise InvalidParameter(f"trust must be joint or local, got {trust!r}")
+    kinds: dict[str, type[JointDP | LocalDP | DistributedDP]] = {"joint": JointDP, "local": LocalDP, "distributed": DistributedDP}
+    if trust is not None and trust not in kinds:
+        raise InvalidParameter(f"trust must be joint, local or distributed, got {trust!r}")
     if epsilon is None:
         half = [name for name, value in (("--delta", delta), ("--trust", trust)) if value is not None]
         if half:
             raise InvalidParameter(f"{half[0]} needs --epsilon: add --epsilon, or omit {half[0]} to run without privacy")
         return NoPrivacy()
-    return (LocalDP if trust == "local" else JointDP)(epsilon, DELTA if delta is None else delta)
+    return kinds[trust or "joint"](epsilon, DELTA if delta is None else delta)
 
 
 def agent_options(

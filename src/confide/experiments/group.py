@@ -67,7 +67,7 @@ class Group:
 
     @property
     def private(self) -> bool:
-        return self.trust in ("central", "joint", "local")
+        return self.trust in ("central", "joint", "local", "distributed")
 
     @property
     def known(self) -> bool:

@@ -17,7 +17,6 @@ from confide.learning.agent import abilities_of, agent_name
 from confide.learning.learner import Learner
 from confide.mechanisms.state import StateFile, pack, unpack
 from confide.policy import Policy, load_policy
-from confide.privacy.request import Trust
 from confide.trajectory import Trajectories, TransitionCounts, nobody_counted
 
 CHUNK = 65_536  # users sampled at a time: memory does not grow with the batch
@@ -59,7 +58,7 @@ class Loop:
         local = not self.ignored and not self.counted and _local(agent)
         self.crowd = local and counts is None and total > ONE_BY_ONE and agent.guarantee.source == "fast"
         self.messages = local and not self.crowd
-        self._alone = agent.guarantee.trust is not Trust.LOCAL  # few users are faster one by one; a crowd of devices needs counts
+        self._alone = not agent.guarantee.trust.devices  # few users are faster one by one; a crowd of devices needs counts
         self._left, self._earned = 0, 0.0  # of the segment that is not finished
         self._saves, self._saved_at, self._stop = 0, -1, False
         self._started = self._saved = time.monotonic()
@@ -219,22 +218,23 @@ class Loop:
 
 
 def _local(agent: Any) -> bool:
-    local = agent.guarantee.trust is Trust.LOCAL
+    local: bool = agent.guarantee.trust.devices
     if local and not abilities_of(agent).devices:
+        asked = type(agent.guarantee.request).__name__
         raise InvalidParameter(
-            f"{agent_name(agent)} states LocalDP, but does not declare Abilities(devices=True): LocalDP needs client() and absorb()"
+            f"{agent_name(agent)} states {asked}, but does not declare Abilities(devices=True): {asked} needs client() and absorb()"
         )
     return local
 
 
 def _counted(agent: Any, problem: Any, total: int, counts: bool | None) -> bool:
     """Whether users come as exact counts: see `confide.run`."""
-    local = agent.guarantee.trust is Trust.LOCAL
+    local = agent.guarantee.trust.devices
     possible = abilities_of(agent).counts and hasattr(problem, "count")
     possible = possible and not (local and agent.guarantee.source != "fast")
     if counts and not possible:
         raise InvalidParameter(
-            f"counts=True needs an agent and a problem that can count transitions (and fast noise under LocalDP): "
+            f"counts=True needs an agent and a problem that can count transitions (and fast noise where devices send messages): "
             f"{agent_name(agent)} on {problem.name} cannot, use counts=None"
         )
     return possible and not (local and total <= ONE_BY_ONE) if counts is None else counts

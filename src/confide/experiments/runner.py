@@ -21,7 +21,6 @@ from confide.mechanisms.sources import FastSource, NoiseSource, check_source
 from confide.mechanisms.state import StateFile
 from confide.privacy.certificate import Certificate, certify
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.request import Trust
 
 if TYPE_CHECKING:
     from confide.audit.replay import Replay
@@ -49,10 +48,11 @@ def run(
     between two batches of users, and returns what is done. A Gymnasium environment is played step by step through `features` and `horizon`.
 
     `counts=True` simulates whole batches by their exact transition counts, which is fast, and which the certificate says; `counts=False`
-    goes user by user: trajectories, or under `LocalDP` one client and one message each. None counts where it can, but goes through real
-    clients and messages under `LocalDP` with at most 10 000 episodes; where nothing can be counted (linear systems), the messages of more
-    devices are drawn as their sum. All ways have the same law, except that devices draw which of a round's policies they follow, where
-    crowds are served in equal shares, and that the noise of codebook messages is summed as Gaussian noise of the same variance.
+    goes user by user: trajectories, or under `LocalDP` and `DistributedDP` one client and one message each. None counts where it can, but
+    goes through real clients and messages under these two with at most 10 000 episodes; where nothing can be counted (linear systems), the
+    messages of more devices are drawn as their sum. All ways have the same law, except that devices draw which of a round's policies they
+    follow, where crowds are served in equal shares, and that the noise of codebook messages is summed as Gaussian noise of the same
+    variance. No device stays away.
 
     The certificate of an agent whose class is not part of confide says that its code is on trust; `audited` is a replay of it
     (`confide.audit.replay`), which the certificate then quotes.
@@ -123,7 +123,7 @@ def _certificate(agent: Any, *, counted: bool, crowd: bool, audited: "Replay | N
     simulated = []
     if counted:
         simulated += ["the users' contributions were added up from exact transition counts, not clipped one by one."]
-    if crowd or (counted and agent.guarantee.trust is Trust.LOCAL):
+    if crowd or (counted and agent.guarantee.trust.devices):
         simulated += ["no device sent a message: the sum of their noise was drawn at once."]
     simulated = [f"Simulated: {each}" for each in simulated]
     trusted = _foreign(agent)

@@ -12,12 +12,12 @@ from confide.arguments import choice, flag, listed, shown, text, whole
 from confide.errors import InvalidParameter
 from confide.experiments.spec import RunSpec, written
 from confide.learning.arguments import CALIBRATIONS, check_choices
-from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
+from confide.privacy.request import DistributedDP, JointDP, LocalDP, NoPrivacy, Request
 from confide.problems.catalogue import PROBLEMS, make
 
 DELTA = 1e-5
 SEEDS = 10_000  # runs of one cell
-PROMISES: dict[str, Any] = {"joint": JointDP, "local": LocalDP}
+PROMISES: dict[str, Any] = {"joint": JointDP, "local": LocalDP, "distributed": DistributedDP}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Cell:
         words = ["confide", "run", spec.agent, self.problem.problem]
         if not isinstance(privacy, NoPrivacy):
             words += ["--epsilon", repr(privacy.epsilon), "--delta", repr(privacy.delta)]
-            words += ["--trust", "local"] if isinstance(privacy, LocalDP) else []
+            words += ["--trust", privacy.trust.value] if privacy.trust.devices else []
         words += ["--episodes", str(spec.episodes), "--seed", str(self.seed)]
         words += ["--problem-seed", str(self.problem.seed)] if self.problem.seed else []
         words += [] if self.problem.horizon is None else ["--horizon", str(self.problem.horizon)]
@@ -94,7 +94,7 @@ class Cell:
         return {
             "problem": self.problem.title,
             "agent": self.spec.title,
-            "trust": {LocalDP: "local", NoPrivacy: "none"}.get(type(privacy), "joint"),
+            "trust": "joint" if private and not privacy.trust.devices else privacy.trust.value,
             "epsilon": float(privacy.epsilon) if private else None,
             "delta": float(privacy.delta) + 0.0 if private else None,  # -0.0 is 0.0
             "seed": self.seed,

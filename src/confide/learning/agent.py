@@ -26,7 +26,10 @@ class Abilities:
     noise: bool = False  # it has attributes `noise` and `rng`, which the runner fills once, where they are None
     mechanisms: bool = False  # `mechanisms() -> list[Mechanism]`, for the certificate
     saves: bool = False  # `save() -> bytes` and `restore(bytes)`, for runs that can be interrupted
-    devices: bool = False  # under LocalDP: `client()`, `absorb(bytes)`, `current_round()`, `released()`, `observe_crowd(users)`
+    distributed: bool = False  # it accepts DistributedDP: its planner knows that fewer users are in the sums than were served
+    devices: bool = (
+        False  # users send messages: `client()`, `absorb(bytes)`, `current_round()`, `released()`, `observe_crowd(users)`
+    )
     levels: bool = False  # `noise_level` and `signal` of the last release, for the report
 
 

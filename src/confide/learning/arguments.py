@@ -3,8 +3,8 @@
 from typing import Any
 
 from confide.arguments import choice, real, whole
-from confide.errors import InvalidParameter
-from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy
+from confide.errors import InvalidParameter, PrivacyError
+from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy
 from confide.privatizers import Schedule
 
 CALIBRATIONS = ("tight", "paper")
@@ -17,9 +17,11 @@ def check_choices(calibration: str, bonus_scale: float | None, failure: float = 
     real("failure", failure, above=0, below=1)
 
 
-def check_asked(episodes: Any, privacy: Any) -> None:
+def check_asked(episodes: Any, privacy: Any, *, distributed: bool = False) -> None:
     """Check the arguments of every learner. `Learner` does; an agent that computes with them before that calls it first."""
-    if not isinstance(privacy, CentralDP | JointDP | LocalDP | NoPrivacy):
+    if isinstance(privacy, DistributedDP) and not distributed:
+        raise PrivacyError("this agent does not support DistributedDP yet: use LikelihoodVI, or JointDP or LocalDP")
+    if not isinstance(privacy, CentralDP | JointDP | LocalDP | DistributedDP | NoPrivacy):
         raise InvalidParameter(f"privacy must be JointDP, LocalDP or NoPrivacy, got {type(privacy).__name__}")
     whole("episodes", episodes, at_least=1)
 

@@ -1,4 +1,4 @@
-"""A user's device under local privacy: it plans from releases, and sends one noisy message in total."""
+"""A user's device under local and distributed privacy: it plans from releases, and sends one noisy message in total."""
 
 import threading
 from pathlib import Path
@@ -15,6 +15,7 @@ from confide.privacy.bounded import Bounded, Released
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss
 from confide.privacy.request import Request, requested
+from confide.privatizers.distributed import Place
 from confide.privatizers.message import Channel, open_channel
 from confide.privatizers.wire import decode_release
 from confide.trajectory import Trajectories
@@ -31,9 +32,10 @@ class LocalClient:
     under the same noise, without an error that somebody could see.
 
     Without `noise` the device uses the secure source. `loss` is the server's (`server.loss`): None but for printed constants, which add
-    more noise than is needed; a message with other noise than the server counts on is refused there. A device that may restart needs a
-    `store` (or keeps `save()` itself before it sends): a message that was forgotten would be noised again, and two of them tell more than
-    one. A person with k devices is k users.
+    more noise than is needed; a message with other noise than the server counts on is refused there. Under `DistributedDP` the message has
+    a share of the noise and is masked, and `channel` is the device's place in its batch. A device that may restart needs a `store` (or
+    keeps `save()` itself before it sends): a message that was forgotten would be noised again, and two of them tell more than one. A
+    person with k devices is k users.
     """
 
     def __init__(
@@ -43,14 +45,14 @@ class LocalClient:
         noise: NoiseSource | None = None,
         *,
         loss: Loss | None = None,
-        channel: Channel | None = None,
+        channel: Channel | Place | None = None,
         store: StateFile | str | Path | None = None,
     ) -> None:
         self._source = SecureSource() if noise is None else check_source(noise)
         has("algorithm", algorithm, ("bound", "plan"), "an algorithm: agent.algorithm")
         requested(privacy)
         if channel is not None:
-            kind("channel", channel, Channel)
+            kind("channel", channel, Channel, Place)
         if store is not None:
             kind("store", store, StateFile, str, Path)
         self._algorithm = algorithm
@@ -70,7 +72,7 @@ class LocalClient:
         return self._channel.guarantee
 
     @property
-    def channel(self) -> Channel:
+    def channel(self) -> Channel | Place:
         """How its contribution becomes a message. Public."""
         return self._channel
 

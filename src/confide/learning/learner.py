@@ -28,6 +28,7 @@ from confide.privacy.loss import Loss
 from confide.privacy.request import Request
 from confide.privatizers import (
     AtMost,
+    DistributedPrivatizer,
     ExpectedNoise,
     LocalPrivatizer,
     Message,
@@ -106,7 +107,8 @@ class Calibration:
 class Learner:
     """Serves users by an algorithm, from what is released about the users before them.
 
-    Under `LocalDP` it is a server: users are `client()`s, plan on their devices from `released()`, and send messages to `absorb`.
+    Under `LocalDP` and `DistributedDP` it is a server: users are `client()`s, plan on their devices from `released()`, and send messages
+    to `absorb`.
     """
 
     name: str
@@ -114,7 +116,7 @@ class Learner:
 
     def __init__(self, calibration: Calibration, *, privacy: Request, noise: NoiseSource | None = None) -> None:
         kind("calibration", calibration, Calibration)
-        check_asked(calibration.schedule.users, privacy)
+        check_asked(calibration.schedule.users, privacy, distributed=self.abilities.distributed)
         if noise is not None:
             check_source(noise)
         self.calibration, self.privacy, self.noise = calibration, privacy, noise
@@ -219,14 +221,14 @@ class Learner:
     def observe(self, users: Trajectories | TransitionCounts) -> None:
         if self._privatizer.devices and not isinstance(users, TransitionCounts):
             raise PrivacyError(
-                "under LocalDP no server sees trajectories: each user's device is a client = agent.client(), which does "
-                "client.plan(agent.released()), and agent.absorb takes what client.report(trajectory) returns"
+                f"under {type(self.privacy).__name__} no server sees trajectories: each user's device is a client = agent.client(), which "
+                "does client.plan(agent.released()), and agent.absorb takes what client.report(trajectory) returns"
             )
         self._take(users)
 
     def observe_crowd(self, users: Trajectories) -> None:
-        """SIMULATION of a local guarantee: what these users' devices would send, added up at once (`LocalPrivatizer.absorb`)."""
-        self._local_privatizer()
+        """SIMULATION of devices: what those of these users would send, added up at once (`LocalPrivatizer.absorb`)."""
+        self._messages()
         self._take(users)
 
     def _take(self, users: Trajectories | TransitionCounts) -> None:
@@ -254,17 +256,31 @@ class Learner:
 
     def client(self) -> LocalClient:
         """One more user's device, with noise of its own of the server's kind; it knows nothing of the server but what is public."""
-        local = self._local_privatizer()
-        return LocalClient(self.algorithm, self.privacy, local.device_source(), channel=local.channel)
+        server = self._messages()
+        return LocalClient(self.algorithm, self.privacy, server.device_source(), channel=server.device_channel())
+
+    def stay_away(self, users: int) -> None:
+        """So many more devices of the open batch will send nothing, under `DistributedDP`: the batch is opened without them.
+
+        If more of them stay away than the guarantee allows, `BatchNotOpened` is raised: nothing is released, and the batch begins again.
+        """
+        server = self._privatizer
+        if not isinstance(server, DistributedPrivatizer):
+            raise PrivacyError(f"devices stay away under DistributedDP, but this agent has {type(self.privacy).__name__}")
+        self._check_durable()
+        self.current_round()
+        before = server.generation
+        server.stay_away(users)
+        self._advance(before)
 
     def absorb(self, message: bytes | Message) -> None:
         """What a device sent. A message that is damaged, stale or here already is refused, and changes nothing."""
-        local = self._local_privatizer()
+        server = self._messages()
         self._check_durable()
         received = message if isinstance(message, Message) else Message.from_bytes(message)
         self.current_round()  # its memory is needed after the release that this message may complete
-        before = local.generation
-        local.receive(received)
+        before = server.generation
+        server.receive(received)
         self._advance(before)
 
     def save(self) -> bytes:
@@ -334,11 +350,12 @@ class Learner:
                 self._store.write(self._saved())
                 self._durable = True
 
-    def _local_privatizer(self) -> LocalPrivatizer:
+    def _messages(self) -> LocalPrivatizer | DistributedPrivatizer:
         privatizer = self._privatizer
-        if not isinstance(privatizer, LocalPrivatizer):
+        if not isinstance(privatizer, LocalPrivatizer | DistributedPrivatizer):
             raise PrivacyError(
-                f"clients and messages are for LocalDP, but this agent has {type(self.privacy).__name__}: pass trajectories to observe"
+                f"clients and messages are for LocalDP and DistributedDP, but this agent has {type(self.privacy).__name__}: "
+                "pass trajectories to observe"
             )
         return privatizer
 

@@ -5,6 +5,7 @@ output [Mironov12]. Secure noise is OpenDP's: discrete, exactly sampled, from th
 """
 
 import hashlib
+import math
 import secrets
 from collections.abc import Callable
 from functools import lru_cache
@@ -28,6 +29,9 @@ class NoiseSource(Protocol):
     def discrete(self) -> bool: ...
     def gaussian(self, scale: float, shape: Shape) -> npt.NDArray[Any]: ...
     def laplace(self, scale: float, shape: Shape) -> npt.NDArray[Any]: ...
+    def lattice_gaussian(self, scale: float, shape: Shape) -> npt.NDArray[np.int64]:
+        """Whole numbers z with probabilities proportional to exp(-z^2 / (2 scale^2)), whatever `discrete` is."""
+
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
         """Rows z [row, size] with density proportional to exp(-||z||_inf / scale)."""
 
@@ -65,6 +69,17 @@ class FastSource:
 
     def laplace(self, scale: float, shape: Shape) -> npt.NDArray[np.float64]:
         return self._rng.laplace(0.0, scale, shape)
+
+    def lattice_gaussian(self, scale: float, shape: Shape) -> npt.NDArray[np.int64]:
+        """By rejection from the discrete Laplace distribution [Canonne20, Alg. 3], in floating point."""
+        size, t = int(np.prod(shape)), math.floor(scale) + 1
+        found = np.zeros(0, dtype=np.int64)
+        while found.size < size:
+            tried = 2 * (size - found.size) + 8
+            laplace = np.subtract(*self._rng.geometric(-math.expm1(-1 / t), (2, tried)))
+            rejected = (np.abs(laplace) - scale**2 / t) ** 2 / (2 * scale**2)
+            found = np.concatenate([found, laplace[self._rng.random(tried) < np.exp(-rejected)]])
+        return found[:size].reshape(shape)
 
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[np.float64]:
         rows, size = shape
@@ -134,6 +149,9 @@ class SecureSource:
 
     def laplace(self, scale: float, shape: Shape) -> npt.NDArray[np.int64]:
         return self._draw("laplace", scale, shape)
+
+    def lattice_gaussian(self, scale: float, shape: Shape) -> npt.NDArray[np.int64]:
+        return self._draw("gaussian", scale, shape)
 
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[np.int64]:
         """exp(-s ||z||_inf) is a mixture of even distributions on cubes {-m..m}^size, with weights (2m+1)^size exp(-s m).

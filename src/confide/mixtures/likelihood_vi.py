@@ -1,6 +1,6 @@
 """Likelihood moments: our own learner for mixtures of known kernels. Privacy is proved, regret is measured."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -112,9 +112,10 @@ class PosteriorSampling:
 class LikelihoodVI(Learner):
     """Value iteration on mixture weights that are learned from sums of likelihood codes, with posterior sampling.
 
-    Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, by one query per user: the public code of each of its
-    transitions (`mixtures/code_features.py`), all steps together; delta = 0 gives Laplace noise. Policies are functions of releases and
-    of a public seed. PRIVACY IS PROVED; REGRET IS MEASURED (docs/mixtures.md), not proved: there is no regret theorem for this learner.
+    Guarantee: joint DP (`JointDP`), local DP (`LocalDP`) or distributed DP (`DistributedDP`) for every user, by one query per user: the
+    public code of each of its transitions (`mixtures/code_features.py`), all steps together; delta = 0 gives Laplace noise. Policies are
+    functions of releases and of a public seed. PRIVACY IS PROVED; REGRET IS MEASURED (docs/mixtures.md), not proved: there is no regret
+    theorem for this learner.
 
     Why it beats value-targeted regression at the same guarantee: a user sends d numbers per step, not d^2, and the code looks at all that a
     transition says about the kernels, not only at the value of the next state. Nothing about visits is released: they are predicted from
@@ -126,6 +127,7 @@ class LikelihoodVI(Learner):
     """
 
     name = "likelihood-vi"
+    abilities = replace(Learner.abilities, distributed=True)
 
     def __init__(
         self,
@@ -139,7 +141,7 @@ class LikelihoodVI(Learner):
         noise: NoiseSource | None = None,
     ) -> None:
         known_mixture(public, "LikelihoodVI")
-        check_asked(episodes, privacy)
+        check_asked(episodes, privacy, distributed=True)
         if not isinstance(calibration, str) or calibration != "tight":
             raise InvalidParameter(f'LikelihoodVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
         check_choices(calibration, bonus_scale)

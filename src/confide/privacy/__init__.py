@@ -6,7 +6,7 @@ from confide._lazy import lazy
 from confide.privacy import accounting
 from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import ApproxDP, GaussianDP, Loss, PureDP, compose, loss_for
-from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Relation, Request, Trust
+from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, Relation, Request, Trust
 
 if TYPE_CHECKING:
     from confide.privacy.certificate import Certificate, certify
@@ -16,6 +16,7 @@ __all__ = [
     "ApproxDP",
     "CentralDP",
     "Certificate",
+    "DistributedDP",
     "GaussianDP",
     "Guarantee",
     "JointDP",

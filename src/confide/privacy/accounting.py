@@ -63,7 +63,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _mu(epsilon: float, delta: float) -> float:
-    low, _ = _bisect(lambda mu: _delta_upper(epsilon, mu) > delta, 1e-300, 1e10)
+    low, _ = bisect(lambda mu: _delta_upper(epsilon, mu) > delta, 1e-300, 1e10)
     return low
 
 
@@ -81,7 +81,7 @@ def _epsilon(mu: float, delta: float) -> float:
     if _delta_upper(0.0, mu) <= delta:
         return 0.0
     enough = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-300  # the tail bound of the privacy loss
-    _, high = _bisect(lambda epsilon: _delta_upper(epsilon, mu) <= delta, min(1e-300, enough), 2 * enough)
+    _, high = bisect(lambda epsilon: _delta_upper(epsilon, mu) <= delta, min(1e-300, enough), 2 * enough)
     return high
 
 
@@ -91,7 +91,7 @@ def _mills(x: float) -> float:
     return math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))
 
 
-def _bisect(true_above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+def bisect(true_above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
     """Neighbouring floats (or nearly) around the point where `true_above` turns true; geometric, so that scale does not matter."""
     while high / low > 1 + 1e-14:
         middle = math.sqrt(low) * math.sqrt(high)

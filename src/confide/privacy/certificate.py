@@ -27,7 +27,7 @@ Json = dict[str, Any]
 class Mechanism:
     """One mechanism of a certificate: its query, its sensitivity and its noise."""
 
-    name: str  # a counter's factorisation, "local" or "smooth"
+    name: str  # a counter's factorisation, "rounds", "local", "distributed" or "smooth"
     distribution: str
     norm: int | str | None
     sensitivity: float | None  # of one user's contribution
@@ -143,7 +143,9 @@ def standing_assumptions(trust: Trust, source: str) -> list[str]:
     if trust is Trust.NONE:
         return ["No noise was added: nobody is protected."]
     said = ["Each person is one user; somebody who takes part k times has k times the loss of one record (mu or epsilon)."]
-    if trust is not Trust.LOCAL:
+    if trust is Trust.DISTRIBUTED:
+        said += _DISTRIBUTED
+    elif trust is not Trust.LOCAL:
         said.append("The curator who holds the raw data, and the saved state, is trusted.")
     if trust is Trust.JOINT:
         said.append(_JOINT)
@@ -153,6 +155,11 @@ def standing_assumptions(trust: Trust, source: str) -> list[str]:
 
 
 _JOINT = "The guarantee concerns what all other users together see; a user's own actions may depend on that user's data."
+_DISTRIBUTED = [
+    "Secure aggregation: nobody sees anything of the messages but the sum of each batch. No batch is opened with fewer honest devices than "
+    "stated: devices that stay away, and those that work for the server, are dropouts.",
+    "Whether a device takes part does not depend on its user's data.",
+]
 _FAST = (
     "Simulation: fast noise is computed from a seed, in floating point that is treated as real numbers. The guarantee holds against those "
     "who do not know the seed. The results of a run state their seed: do not publish them for real data."

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from confide.arguments import kind, text, whole
 from confide.errors import PromiseBroken
 from confide.privacy.loss import NO_PRIVACY, ApproxDP, Loss, lost
-from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Relation, Request, Trust, requested
+from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, Relation, Request, Trust, requested
 
 SLACK = 1e-9  # relative: what rounding in the accounting may add up to
 _SERVES = {  # which ways of keeping data serve which request; a central guarantee becomes joint by the billboard lemma
     NoPrivacy: {Trust.NONE},
     LocalDP: {Trust.LOCAL},
+    DistributedDP: {Trust.DISTRIBUTED},
     CentralDP: {Trust.CENTRAL, Trust.LOCAL},
     JointDP: {Trust.CENTRAL, Trust.JOINT, Trust.LOCAL},
 }
@@ -70,7 +71,7 @@ class Guarantee:
     def __str__(self) -> str:
         if self.trust is Trust.NONE:
             return f"NO PRIVACY, {self.users} users"
-        name = {Trust.CENTRAL: "CentralDP", Trust.JOINT: "JointDP", Trust.LOCAL: "LocalDP"}[self.trust]
+        name = f"{self.trust.value.capitalize()}DP"
         person = f", a person who comes {self.times} times" if self.times > 1 else ""
         neighbours = {Relation.REPLACE: "replace one user", Relation.NULL: "one user contributes zero"}[self.relation]
         return f"{name}(epsilon={self.epsilon:.6g}, delta={self.delta:g}), {neighbours}{person}, {self.users} users, {self.source} noise"
@@ -86,7 +87,7 @@ def billboard(guarantee: Guarantee) -> Guarantee:
 
     If everything that is published is private in the central sense, and each user's actions are a function of what is
     published and of that user's own data, then the actions of all OTHER users are private for every user, with the same
-    loss. A local guarantee is stronger already; no guarantee stays none.
+    loss. A local or distributed guarantee holds against the server, too, and stays; no guarantee stays none.
     """
     kind("guarantee", guarantee, Guarantee)
     if guarantee.trust is not Trust.CENTRAL:

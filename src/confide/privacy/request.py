@@ -26,6 +26,12 @@ class Trust(enum.StrEnum):
     CENTRAL = "central"  # the curator sees the data; what is published protects the user
     JOINT = "joint"  # the curator sees the data; what all OTHER users see protects the user
     LOCAL = "local"  # nobody but the user's own device sees the data
+    DISTRIBUTED = "distributed"  # nobody but the user's own device sees the data, and the server sees sums of many devices only
+
+    @property
+    def devices(self) -> bool:
+        """Whether users send messages from their own devices, so that no server sees a contribution."""
+        return self in (Trust.LOCAL, Trust.DISTRIBUTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,31 @@ class LocalDP(_Request):
 
 
 @dataclass(frozen=True, slots=True)
+class DistributedDP(_Request):
+    """Each device adds a share of the noise, and only the sum over a batch of users is seen: there is no curator to trust with raw data.
+
+    `dropouts` is the largest share of a batch whose noise may be missing from the sum, because their devices stay away or work for the
+    server. A batch with more drop-outs is not opened; fewer give more privacy than requested. Needs delta > 0; knows `replace` only.
+    """
+
+    dropouts: float = 0.1
+    trust: ClassVar[Trust] = Trust.DISTRIBUTED
+
+    def __post_init__(self) -> None:
+        _Request.__post_init__(self)
+        real("dropouts", self.dropouts, at_least=0, below=1)
+        if self.delta == 0:
+            raise InvalidParameter("delta must be positive under DistributedDP, got delta=0: the noise of a sum is Gaussian")
+        if self.relation is not Relation.REPLACE:
+            raise InvalidParameter(
+                'relation must be "replace" under DistributedDP: a device that sends nothing is seen to send nothing'
+            )
+
+    def __str__(self) -> str:
+        return f"DistributedDP(epsilon={self.epsilon:g}, delta={self.delta:g}, dropouts={self.dropouts:g})"
+
+
+@dataclass(frozen=True, slots=True)
 class NoPrivacy:
     """No guarantee: the non-private baseline."""
 
@@ -86,12 +117,13 @@ class NoPrivacy:
     trust: ClassVar[Trust] = Trust.NONE
 
 
-Request = CentralDP | JointDP | LocalDP | NoPrivacy
+Request = CentralDP | JointDP | LocalDP | DistributedDP | NoPrivacy
 
 
 def requested(value: object, name: str = "privacy") -> Request:
     """The argument, if it is a privacy request."""
-    found: Request = kind(name, value, CentralDP, JointDP, LocalDP, NoPrivacy, said="CentralDP, JointDP, LocalDP or NoPrivacy")
+    kinds = (CentralDP, JointDP, LocalDP, DistributedDP, NoPrivacy)
+    found: Request = kind(name, value, *kinds, said="CentralDP, JointDP, LocalDP, DistributedDP or NoPrivacy")
     return found
 
 

@@ -7,8 +7,9 @@ from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bound
 from confide.privacy.loss import Loss
-from confide.privacy.request import CentralDP, JointDP, LocalDP, NoPrivacy, Request, requested
+from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, Request, requested
 from confide.privatizers.central import CentralPrivatizer, best_counter, release_once, worst_std
+from confide.privatizers.distributed import DistributedPrivatizer
 from confide.privatizers.local import LocalPrivatizer
 from confide.privatizers.message import Channel, Message, open_channel
 from confide.privatizers.privatizer import ExpectedNoise, Privatizer
@@ -22,6 +23,7 @@ PRIVATIZERS: dict[type[Request], Any] = {
     CentralDP: CentralPrivatizer,
     JointDP: CentralPrivatizer,
     LocalDP: LocalPrivatizer,
+    DistributedDP: DistributedPrivatizer,
 }
 
 
@@ -42,8 +44,10 @@ def make_privatizer(
 def _kind(schedule: Schedule | AtMost, privacy: Request) -> Any:
     if not isinstance(schedule, AtMost):
         return PRIVATIZERS[type(requested(privacy))]
-    if isinstance(privacy, LocalDP):
-        raise PrivacyError("rounds that are decided from releases have no local privatizer yet: use JointDP or NoPrivacy")
+    if requested(privacy).trust.devices:
+        raise PrivacyError(
+            f"rounds that are decided from releases have no {privacy.trust.value} privatizer yet: use JointDP or NoPrivacy"
+        )
     return RoundsPrivatizer
 
 
@@ -73,6 +77,7 @@ __all__ = [
     "AtMost",
     "CentralPrivatizer",
     "Channel",
+    "DistributedPrivatizer",
     "ExpectedNoise",
     "LocalPrivatizer",
     "Message",

@@ -103,6 +103,10 @@ class LocalPrivatizer:
         """Noise for one more device, of this server's kind: for devices that live in the same process."""
         return self._source.device()
 
+    def device_channel(self) -> Channel:
+        """How one more device makes its message: as all others do."""
+        return self.channel
+
     def receive(self, message: Message) -> None:
         """One device's message; a refused one changes nothing."""
         self._check_room(1)

@@ -15,7 +15,7 @@ from confide.privacy.bounded import Array, Bound, Bounded, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee, no_guarantee
 from confide.privacy.loss import Loss, PureDP
-from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request, Trust, requested
+from confide.privacy.request import NoPrivacy, Relation, Request, Trust, requested
 from confide.privatizers.privatizer import ExpectedNoise
 from confide.privatizers.schedule import AtMost
 
@@ -46,7 +46,7 @@ class RoundsPrivatizer:
         check_bound(bound)
         kind("schedule", schedule, AtMost)
         check_source(noise, "noise")
-        if isinstance(requested(privacy), LocalDP):
+        if requested(privacy).trust.devices:
             raise PrivacyError("rounds are released by a curator: privacy must be JointDP, CentralDP or NoPrivacy")
         self.schedule, self._privacy, self._source = schedule, privacy, noise.fork()
         self._bound: Bound = bound
