@@ -79,7 +79,8 @@ def from_gymnasium(env: Env | str, horizon: int | None = None, **options: Any) -
     indptr = np.cumsum([0, *map(len, rows)])
     P = sparse_rows(S + ends, A, indptr, [t for row in rows for t in row], [p for row in rows for p in row.values()])
     name, rewards = _name(made) + mapped.suffix, np.clip(rewards, 0.0, 1.0)  # averages may leave [0, 1] by rounding
-    return TabularMDP(P, rewards, np.append(start, np.zeros(ends)), horizon=_horizon(made, horizon), name=name)
+    begins, over = np.append(start, np.zeros(ends)), np.arange(S + ends) >= S  # a `done` flag is seen by whoever plays
+    return TabularMDP(P, rewards, begins, horizon=_horizon(made, horizon), name=name, terminal=over if ends else None)
 
 
 def reward_map(env: Env | str, **options: Any) -> RewardMap:

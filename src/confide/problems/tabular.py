@@ -12,11 +12,15 @@ from confide.problems.finite import FiniteProblem
 from confide.problems.transitions import Transitions, check_probabilities, frozen, normalised, sparse_transitions
 
 Array = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TabularPublic:
-    """What an agent may know of a table: its size, its rewards, where episodes start."""
+    """What an agent may know of a table: its size, its rewards, where episodes start, whether steps differ, and where episodes end.
+
+    A terminal state is one where nothing happens any more: it leads to itself, and what it earns, if rewards are to be learned, is zero.
+    """
 
     family: ClassVar[str] = "table"
 
@@ -25,13 +29,16 @@ class TabularPublic:
     actions: int
     rewards: Array | None = field(repr=False)  # [h, s, a]; None if they are to be learned
     start: Array = field(repr=False)
+    stationary: bool = True  # whether transitions (and rewards that are to be learned) are the same at every step
+    terminal: Bools | None = field(default=None, repr=False)  # [s]; None: no state is known to be
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class TabularMDP(FiniteProblem):
     """An MDP with transitions [h, s, a, s'] and mean rewards [h, s, a] in [0, 1], or [s, a, s'] and [s, a] with a horizon.
 
-    With `stochastic_rewards` a reward is 1 with the given probability, else 0, and unknown to the agent.
+    With `stochastic_rewards` a reward is 1 with the given probability, else 0, and unknown to the agent. `terminal` [s] says which states
+    are known to end an episode: they must lead to themselves.
     """
 
     kind: ClassVar[str] = "table"  # in a saved file
@@ -41,6 +48,7 @@ class TabularMDP(FiniteProblem):
     start: Array = field(repr=False)
     stochastic_rewards: bool = False
     name: str = "table"
+    terminal: Bools | None = field(default=None, repr=False)
 
     def __init__(
         self,
@@ -51,6 +59,7 @@ class TabularMDP(FiniteProblem):
         horizon: int | None = None,
         stochastic_rewards: bool = False,
         name: str = "table",
+        terminal: npt.ArrayLike | None = None,
     ) -> None:
         P = transitions if isinstance(transitions, Transitions) else sparse_transitions(transitions)
         r = check_rewards(rewards, P, horizon)
@@ -60,6 +69,7 @@ class TabularMDP(FiniteProblem):
             "start": check_start(start, P.states),
             "stochastic_rewards": flag("stochastic_rewards", stochastic_rewards),
             "name": text("name", name),
+            "terminal": None if terminal is None else check_terminal(terminal, P),
         }
         for key, value in fields.items():
             object.__setattr__(self, key, value)
@@ -71,7 +81,8 @@ class TabularMDP(FiniteProblem):
     @property
     def public(self) -> TabularPublic:
         known = None if self.stochastic_rewards else self.rewards
-        return TabularPublic(self.horizon, self.states, self.actions, known, self.start)
+        stationary = self.transitions.layers == 1 and (known is not None or bool((self.rewards == self.rewards[0]).all()))
+        return TabularPublic(self.horizon, self.states, self.actions, known, self.start, stationary, self.terminal)
 
 
 def check_rewards(rewards: npt.ArrayLike, P: Transitions, horizon: int | None, name: str = "rewards") -> Array:
@@ -106,3 +117,16 @@ def check_start(start: npt.ArrayLike, states: int) -> Array:
         raise InvalidParameter(f"start must have shape ({states},), got {where.shape}")
     check_probabilities(where[None], "start", "")
     return frozen(normalised(where))
+
+
+def check_terminal(terminal: npt.ArrayLike, P: Transitions) -> Bools:
+    ends = np.asarray(terminal)
+    if ends.dtype != bool or ends.shape != (P.states,):
+        raise InvalidParameter(f"terminal must be a boolean array of shape ({P.states},), got shape {ends.shape} of {ends.dtype}")
+    origins = np.repeat(np.arange(P.layers * P.rows) // P.actions % P.states, np.diff(P.indptr))
+    leaves = ends[origins] & (P.successors != origins)
+    if leaves.any():
+        raise InvalidParameter(f"terminal state s={origins[np.argmax(leaves)]} must lead to itself, whatever the action")
+    ends = ends.copy()
+    ends.flags.writeable = False
+    return ends

@@ -1,9 +1,10 @@
-"""Problems given by a table: riverswim, chain and deep-sea."""
+"""Problems given by a table: riverswim (also with steps that differ), double-chain, garnet, chain and deep-sea."""
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.arguments import fits, real, whole
+from confide.errors import InvalidParameter
 from confide.problems.tabular import TabularMDP
 
 Array = npt.NDArray[np.float64]
@@ -26,6 +27,62 @@ def riverswim(*, states: int = 6, horizon: int = 20) -> TabularMDP:
     P[S - 1, 1, [S - 2, S - 1]] = 0.4, 0.6
     r[0, 0], r[S - 1, 1] = 0.005, 1.0
     return TabularMDP(P, r, np.eye(S)[0], horizon=horizon, name="riverswim")
+
+
+def riverswim_stage(*, states: int = 6, horizon: int = 20, seed: int = 0) -> TabularMDP:
+    """Riverswim whose two actions are swapped at random in each step and state, so that every step is learned on its own.
+
+    The actions of step h in state s are swapped where default_rng(seed).integers(2, size=(horizon, states))[h, s] is 1. Rewards depend on
+    the state alone (.005 on the left bank, 1 on the right one): otherwise they would tell which action is which.
+    """
+    usual = riverswim(states=states, horizon=horizon)
+    S, H = usual.states, usual.horizon
+    fits(horizon=H, states=S, actions=2, successors=S)
+    swapped = np.random.default_rng(whole("seed", seed, at_least=0)).integers(2, size=(H, S))
+    P = np.repeat(usual.transitions.dense(), H, axis=0)
+    h, s = np.nonzero(swapped)
+    P[h, s] = P[h, s, ::-1]
+    r = np.zeros((H, S, 2))
+    r[:, 0], r[:, S - 1] = 0.005, 1.0
+    return TabularMDP(P, r, usual.start, name="riverswim-stage")
+
+
+def double_chain(*, states: int = 19, horizon: int = 20) -> TabularMDP:
+    """Start in the middle of a chain: the right end pays 1 per step, the left end .01.
+
+    Action 0 moves left, action 1 right: with .6 it succeeds, with .35 nothing moves, with .05 it goes the other way.
+    """
+    S = whole("states", states, at_least=3)
+    fits(states=S, actions=2, successors=S)
+    P, r = np.zeros((S, 2, S)), np.zeros((S, 2))
+    for s in range(S):
+        left, right = max(s - 1, 0), min(s + 1, S - 1)
+        for a, (there, back) in enumerate(((left, right), (right, left))):
+            for after, chance in ((there, 0.6), (s, 0.35), (back, 0.05)):
+                P[s, a, after] += chance
+    r[0], r[S - 1] = 0.01, 1.0
+    return TabularMDP(P, r, np.eye(S)[S // 2], horizon=horizon, name="double-chain")
+
+
+def garnet(
+    *, states: int = 50, actions: int = 5, branches: int = 3, rewarded: int = 5, horizon: int = 10, seed: int = 0
+) -> TabularMDP:
+    """A random table: each state and action has a few successors, drawn without repetition, with probabilities that are even gaps.
+
+    The reward is 1 in `rewarded` states, whatever the action, and 0 elsewhere; starts are uniform.
+    """
+    S, A, b = whole("states", states, at_least=1), whole("actions", actions, at_least=1), whole("branches", branches, at_least=1)
+    n = whole("rewarded", rewarded, at_least=0)
+    if b > S or n > S:
+        raise InvalidParameter(f"branches and rewarded must be at most states={S}, got branches={b}, rewarded={n}")
+    fits(states=S, actions=A, successors=S)
+    rng = np.random.default_rng(whole("seed", seed, at_least=0))
+    P, r = np.zeros((S, A, S)), np.zeros((S, A))
+    for s, a in np.ndindex(S, A):
+        cuts = np.concatenate([[0.0], np.sort(rng.random(b - 1)), [1.0]])
+        P[s, a, rng.choice(S, b, replace=False)] = np.diff(cuts)
+    r[rng.choice(S, n, replace=False)] = 1.0
+    return TabularMDP(P, r, np.full(S, 1 / S), horizon=horizon, name="garnet")
 
 
 def chain(*, states: int = 40, stay: float = 0.5, horizon: int = 200) -> TabularMDP:

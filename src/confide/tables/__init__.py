@@ -1,0 +1,1 @@
+"""Tables: states and actions that can be listed, and nothing known of what they do."""

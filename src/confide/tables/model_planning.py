@@ -1,0 +1,281 @@
+"""A model of a table from noisy sums of budgeted counts. All post-processing.
+
+Release t is R_t = sum_{j <= t} ratio^(t - j) X_j plus noise, X_j what the users of round j contributed (ratio 0: the round alone). X_j of a
+cell has the mean p a_j, where p is the cell's transition probability and a_j(s, a) is predicted from public policies and weights by the
+model, never read off the noisy sums. Least squares over the releases estimates p; scaled so that its sampling variance is its mean, the
+estimate is a count of effective samples, with noise of a known standard deviation.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, ndtri
+
+from confide.errors import InvalidParameter
+from confide.privacy.bounded import Memory
+from confide.tables import _model_kernels as _kernels
+from confide.tables.support_features import Support
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+FEW = 2.0  # successors that a state and an action are expected to have, where nobody said which
+LISTED = 0.9  # the probability that a listed successor really follows
+LEAST = 1e-3  # visits per user of all pairs together that no model can predict away
+PRIOR = 1.0  # effective samples of a pair that nobody has seen
+SPARSE = 0.1  # the share of pairs whose mean reward is not the common one
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """What planning remembers of earlier rounds, all of it public.
+
+    Shapes: means, variances [round, pair] of what a round's users contribute to a pair, for p = 1; of the last few rounds also policies
+    [w, q, h, s] with users [w, q], weights [w, pair], and releases [w, number] with noise variances [w]. Of the releases before: `older`
+    [number], their weighted sum; `used` [round, pair], what each round counts in it, and `noise` [pair], its variance. `model` [cell] is
+    the last estimate, `last` [number] the last release with its variance, where rounds are differences of releases.
+    """
+
+    means: Array
+    variances: Array
+    policies: Ints
+    users: Array
+    weights: Array
+    releases: Array
+    noises: Array
+    older: Array
+    used: Array
+    noise: Array
+    model: Array
+    last: Array
+    last_noise: Array
+
+    @property
+    def rounds(self) -> int:
+        return len(self.means)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def beginning(support: Support, size: int, *, policies: int, horizon: int) -> History:
+    """Before the first round: every successor that can be is as likely as any other."""
+    P, C = support.pairs, support.cells
+    model = _kernels.normalised(np.zeros(C), support.indptr, PRIOR)
+    none = np.zeros((0, P))
+    shown = np.zeros((0, policies, horizon, support.states), dtype=np.int64)
+    return History(
+        none,
+        none,
+        shown,
+        np.zeros((0, policies)),
+        none,
+        np.zeros((0, size)),
+        np.zeros(0),
+        np.zeros(size),
+        none,
+        np.zeros(P),
+        model,
+        np.zeros(size),
+        np.zeros(()),
+    )
+
+
+def recall(memory: Memory, support: Support, size: int, *, policies: int, horizon: int, window: int) -> History:
+    """On a device a server says this, and compiled loops look things up by it: nothing in it is taken on faith."""
+    empty = beginning(support, size, policies=policies, horizon=horizon)
+    if set(memory) == {"seed"}:
+        return empty
+    fits = True
+    for name, expected in empty.arrays().items():
+        found = memory.get(name)
+        of_rounds = name in ("means", "variances", "used")
+        of_window = name in ("policies", "users", "weights", "releases", "noises")
+        if not isinstance(found, np.ndarray) or found.dtype != expected.dtype:
+            raise InvalidParameter("the memory of earlier rounds does not fit this problem")
+        shape = found.shape[1:] if of_rounds or of_window else found.shape
+        fits = fits and shape == (expected.shape[1:] if of_rounds or of_window else expected.shape)
+        fits = fits and (not of_rounds or len(found) == len(memory["means"]))
+        fits = fits and (not of_window or len(found) == len(memory["noises"]) <= window)
+        fits = fits and bool(np.isfinite(found).all())
+        if name not in ("releases", "older", "used", "last"):
+            fits = fits and bool((found >= 0).all())
+    if not fits or (memory["policies"] >= support.actions).any() or len(memory["noises"]) > len(memory["means"]):
+        raise InvalidParameter("the memory of earlier rounds does not fit this problem")
+    return History(**{name: memory[name] for name in empty.arrays()})
+
+
+def closed(
+    history: History, policies: Ints, users: Array, weights: Array, values: Array, variance: float, *, differences: bool
+) -> History:
+    """With the round that the release has just closed; its predictions are made by `predicted`."""
+    release, noise = values, variance
+    if differences:
+        release, noise = values - history.last, max(variance - float(history.last_noise), 0.0)
+    row = np.zeros((1, len(weights)))
+    return replace(
+        history,
+        means=np.concatenate([history.means, row]),
+        variances=np.concatenate([history.variances, row]),
+        used=np.concatenate([history.used, row]),
+        policies=np.concatenate([history.policies, policies[None]]),
+        users=np.concatenate([history.users, users[None]]),
+        weights=np.concatenate([history.weights, weights[None]]),
+        releases=np.concatenate([history.releases, release[None]]),
+        noises=np.append(history.noises, noise),
+        last=values if differences else history.last,
+        last_noise=np.array(variance if differences else 0.0),
+    )
+
+
+def expected_visits(policies: Ints, model: Array, support: Support, start: Array) -> Array:
+    """Of one user of each policy [q, h, s]: [q, pair]."""
+    S = support
+    return _kernels.visits(policies, start, S.layers, S.actions, S.indptr, S.successors, model)
+
+
+def predicted(history: History, support: Support, start: Array) -> History:
+    """What the users of the last rounds contributed, by the last model."""
+    means, variances = history.means.copy(), history.variances.copy()
+    first = history.rounds - len(history.noises)
+    least = LEAST / support.pairs
+    for i, policies in enumerate(history.policies):
+        v = np.maximum(expected_visits(policies, history.model, support, start), least)
+        seen = history.users[i] @ np.minimum(v, np.sqrt(v))
+        means[first + i], variances[first + i] = history.weights[i] * seen, history.weights[i] ** 2 * seen
+    return replace(history, means=means, variances=variances)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """Effective samples: counts [cell] of transitions and sums of rewards [pair], with the noise [pair] on each count."""
+
+    moves: Array
+    rewards: Array
+    noise: Array
+
+
+def _coefficients(rounds: int, window: int, ratio: float) -> Array:
+    """What each of the last releases counts each round with, [w, round]."""
+    t, j = np.arange(rounds - window, rounds)[:, None], np.arange(rounds)[None]
+    return np.where(j <= t, ratio ** np.maximum(t - j, 0.0), 0.0)
+
+
+def _weights(history: History, ratio: float) -> tuple[Array, Array]:
+    """Of the last releases in the estimate, [w, pair], and of each round then, [round, pair]."""
+    C = _coefficients(history.rounds, len(history.noises), ratio)
+    m = C @ history.means
+    if MODE == "gls":
+        half = np.einsum("tj,uj,jp->ptu", C, C, history.variances) / 2
+        cov = half + np.diag(history.noises)
+        cov += 1e-9 * np.trace(cov, axis1=1, axis2=2)[:, None, None] * np.eye(len(C))
+        w = np.linalg.solve(cov, m.T[..., None])[..., 0].T
+    else:
+        w = m / (history.noises[:, None] + (C**2) @ history.variances / 2 + 1e-300)
+    return w, C.T @ w
+
+MODE = "gls"
+
+def estimate(history: History, support: Support, ratio: float) -> Counts:
+    w, rounds = _weights(history, ratio)
+    used = history.used + rounds
+    mean, variance = (used * history.means).sum(axis=0), (used**2 * history.variances).sum(axis=0)
+    open_ = support.open & (variance > 0) & (mean > 0)
+    scale = np.where(open_, mean / np.where(open_, variance, 1.0), 0.0)
+    of_cell = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
+    cells = support.cells
+    moves = history.older[:cells] + np.einsum("tc,tc->c", w[:, of_cell], history.releases[:, :cells])
+    rewards = history.older[cells:] + (w * history.releases[:, cells:]).sum(axis=0) if history.older.size > cells else np.zeros(0)
+    noise = np.sqrt(history.noise + history.noises @ w**2) * scale
+    return Counts(moves * scale[of_cell], rewards * scale if rewards.size else rewards, noise)
+
+
+def folded(history: History, support: Support, ratio: float, window: int) -> History:
+    """Without the oldest releases beyond the window: their weights are fixed now. Bounds memory and time."""
+    drop = len(history.noises) - window
+    if drop <= 0:
+        return history
+    w, _ = _weights(history, ratio)
+    C = _coefficients(history.rounds, len(history.noises), ratio)
+    of_cell = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
+    each = np.concatenate([w[:, of_cell], w], axis=1)[:, : history.older.size]
+    return replace(
+        history,
+        older=history.older + (each[:drop] * history.releases[:drop]).sum(axis=0),
+        used=history.used + C[:drop].T @ w[:drop],
+        noise=history.noise + history.noises[:drop] @ w[:drop] ** 2,
+        policies=history.policies[drop:],
+        users=history.users[drop:],
+        weights=history.weights[drop:],
+        releases=history.releases[drop:],
+        noises=history.noises[drop:],
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Posterior:
+    """What is known of the table: the counts, how many samples each pair has [pair], and for each cell the chance that it is no zero."""
+
+    counts: Counts
+    totals: Array
+    chances: Array
+    mean: Array  # transition probabilities [cell]
+
+
+def posterior(counts: Counts, support: Support) -> Posterior:
+    lengths = np.diff(support.indptr)
+    sums = np.zeros(support.pairs)
+    sums[support.open] = np.add.reduceat(counts.moves, support.indptr[:-1][support.open]) if support.cells else 0.0
+    totals = np.maximum(np.maximum(sums, 2 * counts.noise), 1e-12)
+    slab = np.full(support.pairs, LISTED) if support.known else np.minimum(FEW / np.maximum(lengths, 1), 0.5)
+    chances, means = _kernels.spike_and_slab(counts.moves, counts.noise, totals, slab, support.indptr)
+    return Posterior(counts, totals, chances, _kernels.normalised(chances * means, support.indptr, PRIOR))
+
+
+def drawn(known: Posterior, support: Support, rng: np.random.Generator) -> Array:
+    """Transition probabilities [cell] from the posterior."""
+    return _kernels.draw(known.counts.moves, known.counts.noise, known.totals, known.chances, support.indptr, rng)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RewardPosterior:
+    """Mean rewards [pair]: the common one, or with probability `chances` one between 0 and 1, around `centres` with `spreads`."""
+
+    common: float
+    chances: Array
+    centres: Array
+    spreads: Array
+
+    @property
+    def mean(self) -> Array:
+        low, high = ndtr(-self.centres / self.spreads), ndtr((1 - self.centres) / self.spreads)
+        density = [np.exp(-0.5 * (end / self.spreads) ** 2) for end in (self.centres, 1 - self.centres)]
+        inside = self.centres + self.spreads * (density[0] - density[1]) / np.sqrt(2 * np.pi) / np.maximum(high - low, 1e-300)
+        return self.common + self.chances * (np.clip(inside, 0.0, 1.0) - self.common)
+
+    def drawn(self, rng: np.random.Generator) -> Array:
+        low, high = ndtr(-self.centres / self.spreads), ndtr((1 - self.centres) / self.spreads)
+        level = np.clip(low + (high - low) * rng.random(low.shape), 1e-15, 1 - 1e-15)
+        other = np.clip(self.centres + self.spreads * ndtri(level), 0.0, 1.0)
+        return np.where(rng.random(low.shape) < self.chances, other, self.common)
+
+
+def reward_posterior(known: Posterior, support: Support, balance: float) -> RewardPosterior:
+    """From sums of rewards over effective samples; the common reward is the weighted median."""
+    N, s = known.totals, known.counts.noise / balance
+    ratio = known.counts.rewards / N
+    spreads = np.sqrt((s / N) ** 2 + 0.25 / np.maximum(N, 1.0)) + 1e-9
+    order = np.argsort(np.where(support.open, ratio, 0.0))
+    mass = np.cumsum(np.where(support.open, 1 / spreads**2, 0.0)[order])
+    common = float(np.clip(ratio[order[int(np.searchsorted(mass, mass[-1] / 2))]], 0.0, 1.0)) if support.open.any() else 0.0
+    inside = np.maximum(ndtr((1 - ratio) / spreads) - ndtr(-ratio / spreads), 1e-300)
+    spike = np.exp(-0.5 * ((ratio - common) / spreads) ** 2) / np.sqrt(2 * np.pi) / spreads
+    chances = np.where(support.open, SPARSE * inside / (SPARSE * inside + (1 - SPARSE) * spike), 0.0)
+    return RewardPosterior(common, chances, np.clip(ratio, -5.0, 6.0), spreads)
+
+
+def best_policy(model: Array, rewards: Array, support: Support, start: Array) -> Ints:
+    """Actions [h, s]."""
+    S = support
+    return _kernels.best_actions(S.layers, S.indptr, S.successors, model, rewards, start)[0]

@@ -1,0 +1,187 @@
+"""Posterior sampling on private counts: our own learner for tables of which nothing is known. Privacy is proved, regret is measured."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+from confide.learning.arguments import check_asked, check_choices, choose_schedule
+from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.mechanisms.counters import Discounted, Factorisation
+from confide.mechanisms.sources import NoiseSource
+from confide.policy import TabularPolicy
+from confide.privacy.bounded import Released
+from confide.privacy.request import NoPrivacy, Request
+from confide.privatizers import Schedule, geometric
+from confide.privatizers.schedule import divided
+from confide.problems.tabular import TabularPublic
+from confide.tables.contributions import BudgetedCounts, BudgetedVisits
+from confide.tables.model_planning import (
+    History,
+    best_policy,
+    closed,
+    drawn,
+    estimate,
+    expected_visits,
+    folded,
+    posterior,
+    predicted,
+    recall,
+    reward_posterior,
+)
+from confide.tables.support_features import Support, support_of
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+POLICIES = 16  # per round
+FIRST = 100  # users of the first round
+GROWTH = 1.3  # of the number of users, from release to release
+TEMPER = 0.6  # of a drawn model; the rest is the mean
+BALANCE = 180 / 256  # of rewards against counts
+TYPICAL = 0.7  # of the budget, that a typical user spends
+FLAT, KNOWN = 0.2, 0.02  # how much more a rare pair weighs
+HEAVIEST = 0.49  # the largest squared weight: one user counts at least twice
+TIES = 1e-9  # differences of value that are none
+WINDOW, NUMBERS = 10, 2**22  # releases that are kept as they are, and their numbers together
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableSampling:
+    """Between two releases: a posterior of the table, models drawn from it, and the best policy for each."""
+
+    public: TabularPublic
+    support: Support
+    bound: BudgetedCounts
+    ratio: float  # of the releases; 0: rounds are differences of releases
+
+    @property
+    def window(self) -> int:
+        return max(3, min(WINDOW, NUMBERS // self.bound.size))
+
+    def plan(self, released: Released) -> Round:
+        H, S, A = self.public.horizon, self.public.states, self.public.actions
+        memory, seed = released.memory, released.memory["seed"]
+        before = {key: value for key, value in memory.items() if key not in ("shown", "costs", "total")}
+        history = recall(
+            before if "shown" not in memory else {k: v for k, v in before.items() if k != "seed"},
+            self.support,
+            self.bound.size,
+            policies=POLICIES,
+            horizon=H,
+            window=self.window,
+        )
+        rng = np.random.default_rng([int(seed), released.generation])
+        signal = None
+        if released.generation == 0:
+            shown = rng.integers(A, size=(POLICIES, H, S))
+        else:
+            history = self._closed(history, released)
+            shown, history, signal = self._learn(history, rng)
+        statistic = BudgetedVisits(self.support, self._weights(history.model, shown), self.bound)
+        more = {"seed": seed, "shown": shown, "costs": statistic.weights, "total": np.array(released.users)}
+        policies = tuple(TabularPolicy(actions, A) for actions in shown)
+        return Round(policies, statistic, {**more, **history.arrays()}, signal)
+
+    def _closed(self, history: History, released: Released) -> History:
+        H, S, A, memory = self.public.horizon, self.public.states, self.public.actions, released.memory
+        shown, weights, total = memory["shown"], memory["costs"], int(memory["total"])
+        fits = shown.shape == (POLICIES, H, S) and shown.dtype == np.int64 and bool(((shown >= 0) & (shown < A)).all())
+        fits = fits and weights.shape == (self.support.pairs,) and bool(((weights >= 0) & (weights <= 1)).all())
+        if not fits or not 0 <= total <= released.users:
+            raise InvalidParameter("the memory of earlier rounds does not fit this problem")
+        users = np.array(divided(released.users - total, np.ones(POLICIES)), dtype=float)
+        variance = released.noise.std**2
+        return closed(history, shown, users, weights, released.values, variance, differences=self.ratio == 0)
+
+    def _learn(self, history: History, rng: np.random.Generator) -> tuple[Ints, History, float]:
+        support, start = self.support, self.public.start
+        history = predicted(history, support, start)
+        known = posterior(estimate(history, support, self.ratio), support)
+        history = predicted(replace(history, model=known.mean), support, start)
+        known = posterior(estimate(history, support, self.ratio), support)
+        history = folded(replace(history, model=known.mean), support, self.ratio, self.window)
+        earned = reward_posterior(known, support, self.bound.balance) if self.bound.balance else None
+        shown = []
+        for k in range(POLICIES):
+            greedy = k == POLICIES - 1
+            model, rewards = known.mean, earned.mean if earned else None
+            if not greedy:
+                model = TEMPER * drawn(known, support, rng) + (1 - TEMPER) * known.mean
+                rewards = TEMPER * earned.drawn(rng) + (1 - TEMPER) * earned.mean if earned else None
+            shown.append(best_policy(model, self._rewards(rewards, rng), support, start))
+        return np.stack(shown), history, float(history.means[-1].mean())
+
+    def _rewards(self, learned: Array | None, rng: np.random.Generator) -> Array:
+        """[h, s, a]. Where actions are equally good, one of them at random: there, too, users can show something."""
+        H, S, A = self.public.horizon, self.public.states, self.public.actions
+        known = self.public.rewards
+        if known is None:
+            assert learned is not None
+            known = np.broadcast_to(learned.reshape(self.support.layers, S, A), (H, S, A))
+        rewards: Array = known + TIES * rng.random((H, S, A))
+        return rewards
+
+    def _weights(self, model: Array, shown: Ints) -> Array:
+        """So that a user spends most of the budget, and pairs that are visited rarely weigh a little more."""
+        v = expected_visits(shown, model, self.support, self.public.start).mean(axis=0) * self.support.open
+        even = (v + KNOWN) ** -FLAT
+        squared = np.minimum(TYPICAL * even / max(float(v @ even), 1e-12), HEAVIEST)
+        return np.where(self.support.open, np.sqrt(squared), 0.0)
+
+    def describe(self) -> Description:
+        return Description("tight", f"the best policies for {POLICIES - 1} models from the posterior, and for its mean")
+
+
+class TabularPSRL(Learner):
+    """Posterior sampling for tables, on sums of budgeted counts of transitions.
+
+    Guarantee: joint DP (`JointDP`), local DP (`LocalDP`) or distributed DP (`DistributedDP`) for every user, by one query per user
+    (`BudgetedCounts`): where the user went from each state and action, in counts whose squares sum to at most one, and where rewards are to
+    be learned their sums; delta = 0 gives Laplace noise. Policies are functions of releases and of a public seed. PRIVACY IS PROVED; REGRET
+    IS MEASURED (docs/tables.md), not proved.
+
+    Nothing is known of the transitions, unless `support` says which states can follow a state and an action: a boolean array [s, a, s'] or
+    [s, s'], or a list of (s, a, s'). At epsilon = 1 it is worth a factor of 4 to 9 in regret: most of the cost is telling the few
+    states that follow from all others. A wrong support makes the learner wrong, and costs no privacy.
+    """
+
+    name = "tabular-psrl"
+    abilities = replace(Learner.abilities, counts=False, distributed=True)
+
+    def __init__(
+        self,
+        public: TabularPublic,
+        *,
+        episodes: int,
+        privacy: Request,
+        support: npt.ArrayLike | None = None,
+        calibration: str = "tight",
+        schedule: Schedule | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        if not isinstance(public, TabularPublic):
+            raise InvalidParameter(f"TabularPSRL needs a table (TabularMDP.public), got {type(public).__name__}")
+        if not isinstance(calibration, str) or calibration != "tight":
+            raise InvalidParameter(f'TabularPSRL is in no paper: calibration must be "tight", got calibration={calibration!r}')
+        check_choices(calibration, None)
+        check_asked(episodes, privacy, distributed=True)
+        H, known = public.horizon, public.rewards is not None
+        layers = 1 if public.stationary else max(H - known, 1)
+        cells = support_of(
+            support, layers=layers, states=public.states, actions=public.actions, terminal=public.terminal
+        )
+        bound = BudgetedCounts(cells.cells, cells.pairs, H, 0.0 if known else BALANCE)
+        chosen = choose_schedule(schedule, geometric(episodes, first=FIRST, ratio=GROWTH))
+        counter = _counter(chosen, bound, privacy, noise)
+        ratio = counter.ratio if isinstance(counter, Discounted) else 0.0
+        algorithm = TableSampling(public, cells, bound, ratio)
+        super().__init__(Calibration(algorithm, chosen, counter), privacy=privacy, noise=noise)
+
+
+def _counter(schedule: Schedule, bound: BudgetedCounts, privacy: Request, noise: NoiseSource | None) -> Factorisation | None:
+    if privacy.trust.devices or isinstance(privacy, NoPrivacy):
+        return None
+    large = schedule.leaves * bound.size > 2**25 and not (noise is not None and noise.discrete)
+    bits = None if large else max(8, min(16, 35 - schedule.users.bit_length()))
+    return Discounted(schedule.leaves, 1 / GROWTH, bits)
