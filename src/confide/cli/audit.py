@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from confide.privacy.bounded import Array
 
 _SUBJECTS = (
-    "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered, stream, a learner from `confide list`, or "
+    "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered, discounted, stream, a learner from `confide list`, or "
     "your own learner as package.module:Class (a subclass of confide.learning.learner.Learner that accepts noise=). Learners run on a "
     "small version of the problem lock."
 )
