@@ -37,6 +37,8 @@ from confide.privatizers import CentralPrivatizer, every_episode
 from confide.problems import latent, lock, lock_rewards
 from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.statistics.transitions import RewardTargets
+from confide.tables.contributions import BudgetedCounts, BudgetedVisits
+from confide.tables.support_features import support_of
 from confide.trajectory import LoggedUsers, Trajectories
 
 ORDERS = list(itertools.product((2, 1), (Relation.NULL, Relation.REPLACE)))
@@ -192,6 +194,12 @@ def value_targets_twice():
     return PairedTargets(bound, *parts)
 
 
+def budgeted(steps, *, layers=1, weights=None, balance=0.0):
+    support = support_of(None, layers=layers, states=4 if layers == 1 else 3, actions=2, terminal=None)
+    bound = BudgetedCounts(support.cells, support.pairs, steps, balance)
+    return BudgetedVisits(support, np.full(support.pairs, math.sqrt(1 / steps)) if weights is None else np.array(weights), bound)
+
+
 SMALL_LOCK = lock(0, states=5, actions=2, horizon=3, jump=2)
 LOCK_REWARDS = lock_rewards(0, states=5, actions=2, horizon=3, jump=2)
 VALUES = np.vstack([np.random.default_rng(0).uniform(0, 3, size=(3, 5)), np.zeros(5)])
@@ -226,6 +234,17 @@ CASES = {
         because=BY_L2,
     ),
     "answers": table(AnswerSums(np.array([0, 1, 1]), QUESTIONS), 5, 2, 3),
+    "budgeted counts": table(budgeted(4), 4, 2, 4),
+    "budgeted counts, unequal weights": table(
+        budgeted(4, weights=[0.7, 0.3, 0.5, 0.45, 0.62, 0.2, 0.55, 0.66]),
+        4,
+        2,
+        4,
+        attained=(0.98, 0.98, 0.95, 0.95),
+        because="weights are public, and not every sum of them is one",
+    ),
+    "budgeted counts, rewards": table(budgeted(2, balance=180 / 256), 4, 2, 2),
+    "budgeted counts, steps differ": table(budgeted(2, layers=2, balance=0.5), 3, 2, 2),
     "value targets": table(
         ValueTargets(WeightedRows(2, 2, 1.05), reduced(3), LOCK_REWARDS.kernels, VALUES),
         5,

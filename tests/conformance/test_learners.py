@@ -30,7 +30,7 @@ from confide.mechanisms.sources import FastSource, noise_source
 from confide.privacy import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, PureDP, Relation
 from confide.privacy.certificate import Certificate, certify
 from confide.privatizers import Message, every
-from confide.problems import lock, lock_rewards, one_hot, oscillator
+from confide.problems import TabularMDP, lock, lock_rewards, one_hot, oscillator, riverswim, riverswim_stage
 from confide.trajectory import Trajectories, collect
 
 USERS = 40
@@ -39,6 +39,8 @@ STOPS = (0, 13, 20)
 TENS = every(10, USERS)
 LOCK, REWARDS = (make(0, states=5, actions=2, horizon=3, jump=2) for make in (lock, lock_rewards))
 TABLE, SYSTEM = one_hot(states=3, horizon=3), oscillator(horizon=3)
+RIVER = riverswim(states=3, horizon=3)
+COINS = TabularMDP(RIVER.transitions, RIVER.rewards, RIVER.start, stochastic_rewards=True)
 REQUESTS = {
     "joint": JointDP(1.0, 1e-5),
     "joint, null": JointDP(1.0, 1e-5, relation="null"),
@@ -50,7 +52,7 @@ REQUESTS = {
     "none": NoPrivacy(),
 }
 PURE, LOCAL = ("joint, pure", "local, pure"), ("local", "local, pure")
-DISTRIBUTED = ("likelihood-vi",)  # the learners that accept it; all others refuse it
+DISTRIBUTED = ("likelihood-vi", "tabular-psrl", "tabular-psrl, learned rewards", "tabular-psrl, steps differ")  # the learners that accept it; all others refuse it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +86,9 @@ LEARNERS = {
     "lsvi-ucb, adaptive": of(agents.LSVIUCB, TABLE, schedule=adaptive(USERS, first=4, growth=1.2), refuses=LOCAL),
     "lsvi-ucb, printed": of(agents.LSVIUCB, TABLE, calibration="paper", refuses=("joint, pure", *LOCAL)),
     "next-state-vi": of(agents.NextStateVI, TABLE, schedule=TENS),
+    "tabular-psrl": of(agents.TabularPSRL, RIVER, schedule=TENS),
+    "tabular-psrl, learned rewards": of(agents.TabularPSRL, COINS, schedule=TENS, support=np.ones((3, 3), dtype=bool)),
+    "tabular-psrl, steps differ": of(agents.TabularPSRL, riverswim_stage(states=3, horizon=3), schedule=TENS),
     "ofu-lq": of(agents.OFULQ, SYSTEM, schedule=TENS),
     "ofu-lq, printed": of(agents.OFULQ, SYSTEM, calibration="paper", refuses=(*PURE, "local")),
     "thompson-lq": of(agents.ThompsonLQ, SYSTEM, schedule=TENS),

@@ -236,6 +236,10 @@ def _problems(folder):
     found["liao_hard"] = Case(problems.liao_hard, {"seed": 0, "episodes": 10_000, "dimension": 3, "horizon": 3})
     found["one_hot"] = Case(problems.one_hot, {"states": 4, "horizon": 3})
     found["riverswim"] = Case(problems.riverswim, {"states": 4, "horizon": 3})
+    found["riverswim_stage"] = Case(problems.riverswim_stage, {"states": 4, "horizon": 3, "seed": 0})
+    found["double_chain"] = Case(problems.double_chain, {"states": 5, "horizon": 3})
+    garnet = {"states": 5, "actions": 2, "branches": 2, "rewarded": 1, "horizon": 3, "seed": 0}
+    found["garnet"] = Case(problems.garnet, garnet)
     found["chain"] = Case(problems.chain, {"states": 4, "stay": 0.5, "horizon": 5})
     found["chain_values"] = Case(problems.chain_values, {"states": 4, "stay": 0.5, "discount": 0.9})
     found["deep_sea"] = Case(problems.deep_sea, {"size": 3, "seed": 0})
@@ -253,7 +257,7 @@ def _problems(folder):
     found["save_problem"] = Case(problems.save_problem, {"problem": world, "path": folder / "saved.npz"})
     found["load_problem"] = Case(problems.load_problem, {"path": folder / "problem.npz"})
     table = {"transitions": np.full((3, 2, 3), 1 / 3), "rewards": np.zeros((3, 2)), "start": np.full(3, 1 / 3), "horizon": 4}
-    found["TabularMDP"] = Case(problems.TabularMDP, table | {"stochastic_rewards": False, "name": "table"})
+    found["TabularMDP"] = Case(problems.TabularMDP, table | {"stochastic_rewards": False, "name": "table", "terminal": None})
     mixture = problems.lock(states=4, actions=2, horizon=3, jump=1)
     given = {name: getattr(mixture, name) for name in ("kernels", "weights", "rewards", "start", "reward_features", "name")}
     found["LinearMixtureMDP"] = Case(problems.LinearMixtureMDP, given)
@@ -297,11 +301,12 @@ def _agents():
     for name, public in {
         **dict.fromkeys(("UCRLVTR", "UCRLVTRPlus", "LinOptVI", "LinOptPO", "LikelihoodVI", "QuestionsVI"), mixture),
         **dict.fromkeys(("LSVIUCB", "NextStateVI"), linear),
+        "TabularPSRL": problems.riverswim(states=3, horizon=3).public,
         **dict.fromkeys(("OFULQ", "ThompsonLQ", "CertaintyEquivalentLQ"), system),
     }.items():
         made = getattr(agents, name)
         usual = {"public": public, "episodes": 50, "noise": Fresh(source), "calibration": "tight", "schedule": None}
-        usual |= {"bonus_scale": 0.5, "failure": 0.1, "step": None, "regularizer": None} | PRIVATE
+        usual |= {"bonus_scale": 0.5, "failure": 0.1, "step": None, "regularizer": None, "support": None} | PRIVATE
         accepted = inspect.signature(made).parameters
         found[name] = Case(made, {key: value for key, value in usual.items() if key in accepted})
     found |= {name: Case(getattr(agents, name), {"public": mixture, "episodes": 50}) for name in ("Uniform", "NoData")}

@@ -1,4 +1,5 @@
-"""The agents by their public names; each is defined in its family (confide.mixtures, confide.linear_mdps, confide.control)."""
+"""The agents by their public names; each is defined in its family (confide.mixtures, confide.linear_mdps, confide.tables,
+confide.control)."""
 
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from confide.mixtures.questions_vi import QuestionsVI
     from confide.mixtures.ucrl_vtr import UCRLVTR
     from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
+    from confide.tables.tabular_psrl import TabularPSRL
 
 __all__ = [
     "LSVIUCB",
@@ -42,6 +44,7 @@ __all__ = [
     "Oracle",
     "QuestionsVI",
     "Round",
+    "TabularPSRL",
     "ThompsonLQ",
     "UCRLVTRPlus",
     "Uniform",
@@ -63,6 +66,7 @@ __getattr__ = lazy(
         "LSVIUCB": "confide.linear_mdps.lsvi_ucb",
         "NextStateVI": "confide.linear_mdps.next_state_vi",
         "batches": "confide.linear_mdps",
+        "TabularPSRL": "confide.tables.tabular_psrl",
         "CertaintyEquivalentLQ": "confide.control.certainty_equivalent_lq",
         "OFULQ": "confide.control.ofu_lq",
         "ThompsonLQ": "confide.control.thompson_lq",

@@ -120,6 +120,12 @@ AGENTS = {
         "confide",
         stuck="rivers, sparse or random transitions, or absorbing states",
     ),
+    "tabular-psrl": Entry(
+        "confide.tables.tabular_psrl:TabularPSRL",
+        "posterior sampling on private counts of transitions; needs to know nothing of them",
+        "table",
+        "confide",
+    ),
     "ofu-lq": Entry(
         "confide.control.ofu_lq:OFULQ",
         "optimistic control: optimal gains for the cheapest plausible system",

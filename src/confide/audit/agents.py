@@ -25,6 +25,7 @@ from confide.problems.lq import LQSystem
 from confide.problems.zoo.control import oscillator
 from confide.problems.zoo.linear import one_hot
 from confide.problems.zoo.mixtures import lock
+from confide.problems.zoo.tables import riverswim
 from confide.trajectory import Trajectories
 
 USERS = 64
@@ -233,7 +234,7 @@ def silent(problem: Any, users: int) -> Trajectories:
 
 
 def small_world(agent: str) -> Any:
-    """For controllers an oscillation, for agents of linear MDPs a short table.
+    """For controllers an oscillation, for agents of linear MDPs and of tables a short table.
 
     Otherwise a small lock with known rewards: where they are learned, the first plan values all states alike, and its users show next to
     nothing; what reward regressions add is attacked by brute force in the tests of their bound.
@@ -243,6 +244,8 @@ def small_world(agent: str) -> Any:
         return oscillator(horizon=3)
     if family == "linear MDP":
         return one_hot(states=3, horizon=3)
+    if family == "table":
+        return riverswim(states=3, horizon=3)
     return lock(0, states=6, actions=2, horizon=3, jump=2)
 
 

@@ -23,6 +23,7 @@ from confide.privacy.discrete_sums import sum_epsilon
 from confide.privacy.loss import NO_PRIVACY, ApproxDP, GaussianDP, Loss, PureDP, compose
 from confide.privacy.request import Relation, Trust
 from confide.statistics.bounds import RegressionRows, WeightedRows
+from confide.tables.contributions import BudgetedCounts
 
 _TOLERANCE = 1e-6  # relative: what rounding, and the discretisation of a PLD, may add up to
 _OVERSTATED = 1e-3
@@ -43,6 +44,7 @@ _BOUNDS = {
         StackedRows,
         TableRows,
         NextStateRows,
+        BudgetedCounts,
         ControlRows,
         ResidualRows,
         FirstVisits,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from confide.problems.zoo.icu_sepsis import icu_sepsis, icu_sepsis_centres, icu_sepsis_expert
     from confide.problems.zoo.linear import latent, one_hot
     from confide.problems.zoo.mixtures import liao_hard, lock, lock_rewards, rand
-    from confide.problems.zoo.tables import chain, chain_values, deep_sea, riverswim
+    from confide.problems.zoo.tables import chain, chain_values, deep_sea, double_chain, garnet, riverswim, riverswim_stage
 
 __all__ = [
     "PROBLEMS",
@@ -29,9 +29,11 @@ __all__ = [
     "chain",
     "chain_values",
     "deep_sea",
+    "double_chain",
     "double_integrator",
     "from_control",
     "from_gymnasium",
+    "garnet",
     "glucose",
     "icu_sepsis",
     "icu_sepsis_centres",
@@ -50,6 +52,7 @@ __all__ = [
     "random_lq",
     "reward_map",
     "riverswim",
+    "riverswim_stage",
     "save_problem",
     "thermal",
     "to_control",
@@ -69,7 +72,7 @@ _HOMES = {
     "zoo.icu_sepsis": ("icu_sepsis", "icu_sepsis_centres", "icu_sepsis_expert"),
     "zoo.linear": ("latent", "one_hot"),
     "zoo.mixtures": ("liao_hard", "lock", "lock_rewards", "rand"),
-    "zoo.tables": ("chain", "chain_values", "deep_sea", "riverswim"),
+    "zoo.tables": ("chain", "chain_values", "deep_sea", "double_chain", "garnet", "riverswim", "riverswim_stage"),
 }
 _LAZY = {name: f"confide.problems.{module}" for module, names in _HOMES.items() for name in names}
 

@@ -48,6 +48,13 @@ PROBLEMS = {
     "riverswim": Entry(
         f"{_ZOO}.tables:riverswim", "table", "swim against the current for a large reward, or drift to a small one", "Strehl08"
     ),
+    "riverswim-stage": Entry(
+        f"{_ZOO}.tables:riverswim_stage", "table", "riverswim with the two actions swapped at random in each step and state"
+    ),
+    "double-chain": Entry(
+        f"{_ZOO}.tables:double_chain", "table", "a chain with a large reward at one end and a small one at the other"
+    ),
+    "garnet": Entry(f"{_ZOO}.tables:garnet", "table", "a random table with three successors for each state and action"),
     "deep-sea": Entry(f"{_ZOO}.tables:deep_sea", "table", "only one sequence of ten actions reaches the reward", "Osband20"),
     "chain": Entry(f"{_ZOO}.tables:chain", "table", "forty states and no choice of actions, for policy evaluation", "Balle16"),
     "icu-sepsis": Entry(

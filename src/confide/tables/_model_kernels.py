@@ -15,10 +15,13 @@ _FAINT = 1e-9  # probabilities that predicted visits leave out
 @njit
 def visits(
     policies: Ints, start: Array, layers: int, choices: int, indptr: Ints, successors: Ints, probabilities: Array
-) -> Array:
-    """How often each policy [q, h, s] is expected to be in each pair [q, pair]; a state without cells ends the episode."""
+) -> tuple[Array, Array]:
+    """How often each policy [q, h, s] is expected to be in each pair [q, pair], and how likely it still goes on at each step [q, h].
+
+    A state without cells ends the episode.
+    """
     Q, H, S = policies.shape
-    expected = np.zeros((Q, indptr.size - 1))
+    expected, going = np.zeros((Q, indptr.size - 1)), np.zeros((Q, H))
     for q in range(Q):
         at, moved = start.copy(), np.zeros(S)
         for h in range(H):
@@ -29,10 +32,11 @@ def visits(
                 if at[s] > _FAINT:
                     pair = ((h if layers > 1 else 0) * S + s) * choices + policies[q, h, s]
                     expected[q, pair] += at[s]
+                    going[q, h] += at[s] if indptr[pair + 1] > indptr[pair] else 0.0
                     for k in range(indptr[pair], indptr[pair + 1]):
                         moved[successors[k]] += at[s] * probabilities[k]
             at, moved = moved, at
-    return expected
+    return expected, going
 
 
 @njit

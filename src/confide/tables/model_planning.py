@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 FEW = 2.0  # successors that a state and an action are expected to have, where nobody said which
 LISTED = 0.9  # the probability that a listed successor really follows
 LEAST = 1e-3  # visits per user of all pairs together that no model can predict away
-PRIOR = 1.0  # effective samples of a pair that nobody has seen
+PRIOR = 0.3  # effective samples of a pair that nobody has seen
 SPARSE = 0.1  # the share of pairs whose mean reward is not the common one
 
 
@@ -129,8 +129,8 @@ def closed(
     )
 
 
-def expected_visits(policies: Ints, model: Array, support: Support, start: Array) -> Array:
-    """Of one user of each policy [q, h, s]: [q, pair]."""
+def expected_visits(policies: Ints, model: Array, support: Support, start: Array) -> tuple[Array, Array]:
+    """Of one user of each policy [q, h, s]: visits of pairs [q, pair], and the chance that step h is not beyond the end [q, h]."""
     S = support
     return _kernels.visits(policies, start, S.layers, S.actions, S.indptr, S.successors, model)
 
@@ -141,7 +141,7 @@ def predicted(history: History, support: Support, start: Array) -> History:
     first = history.rounds - len(history.noises)
     least = LEAST / support.pairs
     for i, policies in enumerate(history.policies):
-        v = np.maximum(expected_visits(policies, history.model, support, start), least)
+        v = np.maximum(expected_visits(policies, history.model, support, start)[0], least)
         seen = history.users[i] @ np.minimum(v, np.sqrt(v))
         means[first + i], variances[first + i] = history.weights[i] * seen, history.weights[i] ** 2 * seen
     return replace(history, means=means, variances=variances)
@@ -176,6 +176,7 @@ def _weights(history: History, ratio: float) -> tuple[Array, Array]:
     return w, C.T @ w
 
 MODE = "gls"
+ITER = 1
 
 def estimate(history: History, support: Support, ratio: float) -> Counts:
     w, rounds = _weights(history, ratio)
@@ -230,6 +231,11 @@ def posterior(counts: Counts, support: Support) -> Posterior:
     totals = np.maximum(np.maximum(sums, 2 * counts.noise), 1e-12)
     slab = np.full(support.pairs, LISTED) if support.known else np.minimum(FEW / np.maximum(lengths, 1), 0.5)
     chances, means = _kernels.spike_and_slab(counts.moves, counts.noise, totals, slab, support.indptr)
+    for _ in range(ITER):
+        found = np.zeros(support.pairs)
+        found[support.open] = np.add.reduceat(chances * means, support.indptr[:-1][support.open])
+        totals = np.maximum(np.maximum(found, 2 * counts.noise), 1e-12)
+        chances, means = _kernels.spike_and_slab(counts.moves, counts.noise, totals, slab, support.indptr)
     return Posterior(counts, totals, chances, _kernels.normalised(chances * means, support.indptr, PRIOR))
 
 

@@ -36,14 +36,12 @@ Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 POLICIES = 16  # per round
 FIRST = 100  # users of the first round
-GROWTH = 1.3  # of the number of users, from release to release
-TEMPER = 0.6  # of a drawn model; the rest is the mean
+GROWTH = 1.2  # of the number of users, from release to release
+TEMPER = 0.5  # of a drawn model; the rest is the mean
 BALANCE = 180 / 256  # of rewards against counts
-TYPICAL = 0.7  # of the budget, that a typical user spends
-FLAT, KNOWN = 0.2, 0.02  # how much more a rare pair weighs
-HEAVIEST = 0.49  # the largest squared weight: one user counts at least twice
+LOST = 0.005  # the share of the steps that the budget need not pay
 TIES = 1e-9  # differences of value that are none
-WINDOW, NUMBERS = 10, 2**22  # releases that are kept as they are, and their numbers together
+WINDOW, NUMBERS = 12, 2**22  # releases that are kept as they are, and their numbers together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,11 +121,11 @@ class TableSampling:
         return rewards
 
     def _weights(self, model: Array, shown: Ints) -> Array:
-        """So that a user spends most of the budget, and pairs that are visited rarely weigh a little more."""
-        v = expected_visits(shown, model, self.support, self.public.start).mean(axis=0) * self.support.open
-        even = (v + KNOWN) ** -FLAT
-        squared = np.minimum(TYPICAL * even / max(float(v @ even), 1e-12), HEAVIEST)
-        return np.where(self.support.open, np.sqrt(squared), 0.0)
+        """So many steps are paid for that at most the share LOST of all steps is beyond the budget."""
+        _, going = expected_visits(shown, model, self.support, self.public.start)
+        beyond = np.append(going.mean(axis=0), 0.0)[::-1].cumsum()[::-1]  # steps from h on
+        paid = max(int(np.argmax(beyond <= LOST * beyond[0])), 1)
+        return np.where(self.support.open, np.sqrt(1 / paid), 0.0)
 
     def describe(self) -> Description:
         return Description("tight", f"the best policies for {POLICIES - 1} models from the posterior, and for its mean")
