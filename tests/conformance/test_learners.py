@@ -52,7 +52,8 @@ REQUESTS = {
     "none": NoPrivacy(),
 }
 PURE, LOCAL = ("joint, pure", "local, pure"), ("local", "local, pure")
-DISTRIBUTED = ("likelihood-vi", "tabular-psrl", "tabular-psrl, learned rewards", "tabular-psrl, steps differ")  # the learners that accept it; all others refuse it
+# the learners that accept it; all others refuse it
+DISTRIBUTED = ("likelihood-vi", "tabular-psrl", "tabular-psrl, learned rewards", "tabular-psrl, steps differ")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,13 +15,10 @@ _FAINT = 1e-9  # probabilities that predicted visits leave out
 @njit
 def visits(
     policies: Ints, start: Array, layers: int, choices: int, indptr: Ints, successors: Ints, probabilities: Array
-) -> tuple[Array, Array]:
-    """How often each policy [q, h, s] is expected to be in each pair [q, pair], and how likely it still goes on at each step [q, h].
-
-    A state without cells ends the episode.
-    """
+) -> Array:
+    """How often each policy [q, h, s] is expected to be in each pair [q, pair]; a state without cells ends the episode."""
     Q, H, S = policies.shape
-    expected, going = np.zeros((Q, indptr.size - 1)), np.zeros((Q, H))
+    expected = np.zeros((Q, indptr.size - 1))
     for q in range(Q):
         at, moved = start.copy(), np.zeros(S)
         for h in range(H):
@@ -32,21 +29,15 @@ def visits(
                 if at[s] > _FAINT:
                     pair = ((h if layers > 1 else 0) * S + s) * choices + policies[q, h, s]
                     expected[q, pair] += at[s]
-                    going[q, h] += at[s] if indptr[pair + 1] > indptr[pair] else 0.0
                     for k in range(indptr[pair], indptr[pair + 1]):
                         moved[successors[k]] += at[s] * probabilities[k]
             at, moved = moved, at
-    return expected, going
+    return expected
 
 
 @njit
-def best_actions(
-    layers: int, indptr: Ints, successors: Ints, probabilities: Array, rewards: Array, ends: Array
-) -> tuple[Ints, float]:
-    """Actions [h, s] by backward induction for rewards [h, s, a], and the value at `ends` [s], a distribution of starts.
-
-    A state without cells stays where it is.
-    """
+def best_actions(layers: int, indptr: Ints, successors: Ints, probabilities: Array, rewards: Array) -> Ints:
+    """Actions [h, s] by backward induction for rewards [h, s, a]; a state without cells stays where it is."""
     H, S, A = rewards.shape
     actions = np.zeros((H, S), dtype=np.int64)
     later, now = np.zeros(S), np.zeros(S)
@@ -65,7 +56,7 @@ def best_actions(
                     best, actions[h, s] = value, a
             now[s] = best
         later, now = now, later
-    return actions, float(np.sum(later * ends))
+    return actions
 
 
 @njit

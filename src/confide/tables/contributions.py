@@ -122,4 +122,4 @@ class BudgetedVisits:
             math.floor(bound.balance * _kernels.PART),
             sums,
         )
-        return Bounded(sums * bound.grid, bound, users.users)
+        return Bounded(sums.astype(np.float64) * bound.grid, bound, users.users)

@@ -24,6 +24,7 @@ FEW = 2.0  # successors that a state and an action are expected to have, where n
 LISTED = 0.9  # the probability that a listed successor really follows
 LEAST = 1e-3  # visits per user of all pairs together that no model can predict away
 PRIOR = 0.3  # effective samples of a pair that nobody has seen
+TYPICAL = 0.5  # transition probability, for which the weights of releases are best
 SPARSE = 0.1  # the share of pairs whose mean reward is not the common one
 
 
@@ -129,8 +130,8 @@ def closed(
     )
 
 
-def expected_visits(policies: Ints, model: Array, support: Support, start: Array) -> tuple[Array, Array]:
-    """Of one user of each policy [q, h, s]: visits of pairs [q, pair], and the chance that step h is not beyond the end [q, h]."""
+def expected_visits(policies: Ints, model: Array, support: Support, start: Array) -> Array:
+    """Of one user of each policy [q, h, s]: [q, pair]."""
     S = support
     return _kernels.visits(policies, start, S.layers, S.actions, S.indptr, S.successors, model)
 
@@ -141,7 +142,7 @@ def predicted(history: History, support: Support, start: Array) -> History:
     first = history.rounds - len(history.noises)
     least = LEAST / support.pairs
     for i, policies in enumerate(history.policies):
-        v = np.maximum(expected_visits(policies, history.model, support, start)[0], least)
+        v = np.maximum(expected_visits(policies, history.model, support, start), least)
         seen = history.users[i] @ np.minimum(v, np.sqrt(v))
         means[first + i], variances[first + i] = history.weights[i] * seen, history.weights[i] ** 2 * seen
     return replace(history, means=means, variances=variances)
@@ -166,19 +167,14 @@ def _weights(history: History, ratio: float) -> tuple[Array, Array]:
     """Of the last releases in the estimate, [w, pair], and of each round then, [round, pair]."""
     C = _coefficients(history.rounds, len(history.noises), ratio)
     m = C @ history.means
-    if MODE == "gls":
-        half = np.einsum("tj,uj,jp->ptu", C, C, history.variances) / 2
-        cov = half + np.diag(history.noises)
-        cov += 1e-9 * np.trace(cov, axis1=1, axis2=2)[:, None, None] * np.eye(len(C))
-        w = np.linalg.solve(cov, m.T[..., None])[..., 0].T
-    else:
-        w = m / (history.noises[:, None] + (C**2) @ history.variances / 2 + 1e-300)
+    covariance = np.einsum("tj,uj,jp->ptu", C, C, history.variances) * TYPICAL + np.diag(history.noises)
+    covariance += (1e-9 * np.trace(covariance, axis1=1, axis2=2) + 1e-12)[:, None, None] * np.eye(len(C))
+    w = np.linalg.solve(covariance, m.T[..., None])[..., 0].T
     return w, C.T @ w
 
-MODE = "gls"
-ITER = 1
 
 def estimate(history: History, support: Support, ratio: float) -> Counts:
+    """The sums of all releases, each weighted by what it tells."""
     w, rounds = _weights(history, ratio)
     used = history.used + rounds
     mean, variance = (used * history.means).sum(axis=0), (used**2 * history.variances).sum(axis=0)
@@ -226,17 +222,15 @@ class Posterior:
 
 def posterior(counts: Counts, support: Support) -> Posterior:
     lengths = np.diff(support.indptr)
-    sums = np.zeros(support.pairs)
-    sums[support.open] = np.add.reduceat(counts.moves, support.indptr[:-1][support.open]) if support.cells else 0.0
-    totals = np.maximum(np.maximum(sums, 2 * counts.noise), 1e-12)
     slab = np.full(support.pairs, LISTED) if support.known else np.minimum(FEW / np.maximum(lengths, 1), 0.5)
-    chances, means = _kernels.spike_and_slab(counts.moves, counts.noise, totals, slab, support.indptr)
-    for _ in range(ITER):
-        found = np.zeros(support.pairs)
-        found[support.open] = np.add.reduceat(chances * means, support.indptr[:-1][support.open])
-        totals = np.maximum(np.maximum(found, 2 * counts.noise), 1e-12)
+    kept, totals = counts.moves, np.zeros(support.pairs)
+    chances = means = counts.moves
+    for _ in range(2):  # the samples of a pair: first all of its cells, then what is left of them, with less noise
+        totals[support.open] = np.add.reduceat(kept, support.indptr[:-1][support.open])
+        totals = np.maximum(totals, np.maximum(2 * counts.noise, 1e-12))
         chances, means = _kernels.spike_and_slab(counts.moves, counts.noise, totals, slab, support.indptr)
-    return Posterior(counts, totals, chances, _kernels.normalised(chances * means, support.indptr, PRIOR))
+        kept = chances * means
+    return Posterior(counts, totals, chances, _kernels.normalised(kept, support.indptr, PRIOR))
 
 
 def drawn(known: Posterior, support: Support, rng: np.random.Generator) -> Array:
@@ -258,7 +252,8 @@ class RewardPosterior:
         low, high = ndtr(-self.centres / self.spreads), ndtr((1 - self.centres) / self.spreads)
         density = [np.exp(-0.5 * (end / self.spreads) ** 2) for end in (self.centres, 1 - self.centres)]
         inside = self.centres + self.spreads * (density[0] - density[1]) / np.sqrt(2 * np.pi) / np.maximum(high - low, 1e-300)
-        return self.common + self.chances * (np.clip(inside, 0.0, 1.0) - self.common)
+        mean: Array = self.common + self.chances * (np.clip(inside, 0.0, 1.0) - self.common)
+        return mean
 
     def drawn(self, rng: np.random.Generator) -> Array:
         low, high = ndtr(-self.centres / self.spreads), ndtr((1 - self.centres) / self.spreads)
@@ -281,7 +276,7 @@ def reward_posterior(known: Posterior, support: Support, balance: float) -> Rewa
     return RewardPosterior(common, chances, np.clip(ratio, -5.0, 6.0), spreads)
 
 
-def best_policy(model: Array, rewards: Array, support: Support, start: Array) -> Ints:
-    """Actions [h, s]."""
+def best_policy(model: Array, rewards: Array, support: Support) -> Ints:
+    """Actions [h, s] for transition probabilities [cell] and rewards [h, s, a]."""
     S = support
-    return _kernels.best_actions(S.layers, S.indptr, S.successors, model, rewards, start)[0]
+    return _kernels.best_actions(S.layers, S.indptr, S.successors, model, rewards)

@@ -37,9 +37,11 @@ Ints = npt.NDArray[np.int64]
 POLICIES = 16  # per round
 FIRST = 100  # users of the first round
 GROWTH = 1.2  # of the number of users, from release to release
-TEMPER = 0.5  # of a drawn model; the rest is the mean
+TEMPERS = np.linspace(0.25, 1.0, POLICIES - 1)  # the share of the drawn model in each; the rest is the mean
 BALANCE = 180 / 256  # of rewards against counts
-LOST = 0.005  # the share of the steps that the budget need not pay
+SPENT = 0.7  # of the budget, by a typical user of a table where episodes may end early
+RARE, FLAT = 0.02, 0.2  # there pairs of v visits weigh (v + RARE)^-FLAT
+HEAVIEST = 0.49  # the largest squared weight: every user counts at least twice
 TIES = 1e-9  # differences of value that are none
 WINDOW, NUMBERS = 12, 2**22  # releases that are kept as they are, and their numbers together
 
@@ -60,15 +62,7 @@ class TableSampling:
     def plan(self, released: Released) -> Round:
         H, S, A = self.public.horizon, self.public.states, self.public.actions
         memory, seed = released.memory, released.memory["seed"]
-        before = {key: value for key, value in memory.items() if key not in ("shown", "costs", "total")}
-        history = recall(
-            before if "shown" not in memory else {k: v for k, v in before.items() if k != "seed"},
-            self.support,
-            self.bound.size,
-            policies=POLICIES,
-            horizon=H,
-            window=self.window,
-        )
+        history = recall(memory, self.support, self.bound.size, policies=POLICIES, horizon=H, window=self.window)
         rng = np.random.default_rng([int(seed), released.generation])
         signal = None
         if released.generation == 0:
@@ -77,13 +71,13 @@ class TableSampling:
             history = self._closed(history, released)
             shown, history, signal = self._learn(history, rng)
         statistic = BudgetedVisits(self.support, self._weights(history.model, shown), self.bound)
-        more = {"seed": seed, "shown": shown, "costs": statistic.weights, "total": np.array(released.users)}
+        more = {"seed": seed, "shown": shown, "counted": statistic.weights, "total": np.array(released.users)}
         policies = tuple(TabularPolicy(actions, A) for actions in shown)
         return Round(policies, statistic, {**more, **history.arrays()}, signal)
 
     def _closed(self, history: History, released: Released) -> History:
         H, S, A, memory = self.public.horizon, self.public.states, self.public.actions, released.memory
-        shown, weights, total = memory["shown"], memory["costs"], int(memory["total"])
+        shown, weights, total = memory["shown"], memory["counted"], int(memory["total"])
         fits = shown.shape == (POLICIES, H, S) and shown.dtype == np.int64 and bool(((shown >= 0) & (shown < A)).all())
         fits = fits and weights.shape == (self.support.pairs,) and bool(((weights >= 0) & (weights <= 1)).all())
         if not fits or not 0 <= total <= released.users:
@@ -102,12 +96,10 @@ class TableSampling:
         earned = reward_posterior(known, support, self.bound.balance) if self.bound.balance else None
         shown = []
         for k in range(POLICIES):
-            greedy = k == POLICIES - 1
-            model, rewards = known.mean, earned.mean if earned else None
-            if not greedy:
-                model = TEMPER * drawn(known, support, rng) + (1 - TEMPER) * known.mean
-                rewards = TEMPER * earned.drawn(rng) + (1 - TEMPER) * earned.mean if earned else None
-            shown.append(best_policy(model, self._rewards(rewards, rng), support, start))
+            temper = TEMPERS[k] if k < len(TEMPERS) else 0.0
+            model = temper * drawn(known, support, rng) + (1 - temper) * known.mean
+            rewards = temper * earned.drawn(rng) + (1 - temper) * earned.mean if earned else None
+            shown.append(best_policy(model, self._rewards(rewards, rng), support))
         return np.stack(shown), history, float(history.means[-1].mean())
 
     def _rewards(self, learned: Array | None, rng: np.random.Generator) -> Array:
@@ -116,16 +108,20 @@ class TableSampling:
         known = self.public.rewards
         if known is None:
             assert learned is not None
-            known = np.broadcast_to(learned.reshape(self.support.layers, S, A), (H, S, A))
+            known = np.broadcast_to((learned * self.support.open).reshape(self.support.layers, S, A), (H, S, A))
         rewards: Array = known + TIES * rng.random((H, S, A))
         return rewards
 
     def _weights(self, model: Array, shown: Ints) -> Array:
-        """So many steps are paid for that at most the share LOST of all steps is beyond the budget."""
-        _, going = expected_visits(shown, model, self.support, self.public.start)
-        beyond = np.append(going.mean(axis=0), 0.0)[::-1].cumsum()[::-1]  # steps from h on
-        paid = max(int(np.argmax(beyond <= LOST * beyond[0])), 1)
-        return np.where(self.support.open, np.sqrt(1 / paid), 0.0)
+        """Where all episodes are equally long every step is paid for. Where they may end early, those of a typical user are."""
+        open_ = self.support.open
+        if open_.all():
+            steps = self.public.horizon if self.support.layers == 1 else self.support.layers
+            return np.full(open_.shape, np.sqrt(1 / steps))
+        v = expected_visits(shown, model, self.support, self.public.start).mean(axis=0) * open_
+        even = (v + RARE) ** -FLAT
+        squared = np.minimum(SPENT * even / max(float(v @ even), 1e-12), HEAVIEST)
+        return np.where(open_, np.sqrt(squared), 0.0)
 
     def describe(self) -> Description:
         return Description("tight", f"the best policies for {POLICIES - 1} models from the posterior, and for its mean")
@@ -166,9 +162,7 @@ class TabularPSRL(Learner):
         check_asked(episodes, privacy, distributed=True)
         H, known = public.horizon, public.rewards is not None
         layers = 1 if public.stationary else max(H - known, 1)
-        cells = support_of(
-            support, layers=layers, states=public.states, actions=public.actions, terminal=public.terminal
-        )
+        cells = support_of(support, layers=layers, states=public.states, actions=public.actions, terminal=public.terminal)
         bound = BudgetedCounts(cells.cells, cells.pairs, H, 0.0 if known else BALANCE)
         chosen = choose_schedule(schedule, geometric(episodes, first=FIRST, ratio=GROWTH))
         counter = _counter(chosen, bound, privacy, noise)

@@ -1,0 +1,87 @@
+"""TabularPSRL: it learns under every promise, with and without a support, and says what it cannot do."""
+
+import numpy as np
+import pytest
+
+import confide
+from confide.agents import TabularPSRL
+from confide.errors import InvalidParameter
+from confide.problems import TabularMDP, deep_sea, double_chain, lock, riverswim, riverswim_stage
+
+PRIVATE = confide.JointDP(1.0, 1e-5)
+RIVER = riverswim()
+GRAPH = (RIVER.transitions.dense()[0] > 0).any(axis=1)
+COINS = TabularMDP(RIVER.transitions, RIVER.rewards, RIVER.start, stochastic_rewards=True, name="coins")
+
+
+def lost(problem, privacy, episodes=20_000, seeds=range(2), **more):
+    """Regret relative to uniform play's."""
+    done = [
+        confide.run(TabularPSRL(problem.public, episodes=episodes, privacy=privacy, **more), problem, seed=seed) for seed in seeds
+    ]
+    return np.mean([run.regret[-1] / (episodes * (run.optimal_value - run.uniform_value)) for run in done])
+
+
+@pytest.mark.parametrize(
+    ("problem", "privacy", "options", "most"),
+    [
+        (RIVER, PRIVATE, {}, 0.1),
+        (RIVER, PRIVATE, {"support": GRAPH}, 0.02),
+        (RIVER, confide.NoPrivacy(), {}, 0.02),
+        (COINS, PRIVATE, {}, 0.2),
+        (RIVER, confide.LocalDP(10.0), {}, 0.3),
+        (RIVER, confide.JointDP(10.0), {}, 0.5),
+        (RIVER, confide.DistributedDP(1.0, 1e-5), {}, 0.2),
+        (riverswim_stage(), confide.JointDP(10.0, 1e-5), {}, 0.3),
+        (deep_sea(), confide.NoPrivacy(), {}, 0.3),
+        (double_chain(), PRIVATE, {"support": (double_chain().transitions.dense()[0] > 0).any(axis=1)}, 0.1),
+    ],
+    ids=["joint", "support", "none", "rewards", "local", "pure", "distributed", "stage", "deep sea", "double chain"],
+)
+def test_it_learns(problem, privacy, options, most):
+    """Each limit is at least twice what 8 other seeds gave at most."""
+    assert lost(problem, privacy, **options) < most
+
+
+def test_what_is_public_decides_what_is_counted():
+    def bound(problem, **more):
+        return TabularPSRL(problem.public, episodes=100, privacy=PRIVATE, **more).algorithm.bound
+
+    assert (bound(RIVER).cells, bound(RIVER).pairs, bound(RIVER).balance) == (72, 12, 0.0)
+    assert bound(RIVER, support=GRAPH).cells == 2 * GRAPH.sum()
+    assert bound(COINS).balance == 180 / 256 and bound(COINS).size == 84
+    stage = riverswim_stage()
+    assert bound(stage).pairs == 19 * 12  # the last step leads nowhere
+    ends = TabularMDP(
+        np.array([[[0.5, 0.5], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]]),
+        np.zeros((2, 2)),
+        [1.0, 0.0],
+        horizon=4,
+        terminal=np.array([False, True]),
+    )
+    assert bound(ends).cells == 4
+
+
+def test_the_last_policy_of_a_round_is_the_best_one_for_the_mean():
+    agent = TabularPSRL(RIVER.public, episodes=2_000, privacy=confide.NoPrivacy())
+    run = confide.run(agent, RIVER, seed=1)
+    assert RIVER.value(run.policy) == pytest.approx(RIVER.optimal_value, rel=0.02)
+
+
+def test_what_it_cannot_do_is_said():
+    with pytest.raises(InvalidParameter, match="needs a table"):
+        TabularPSRL(lock(0).public, episodes=100, privacy=PRIVATE)
+    with pytest.raises(InvalidParameter, match="in no paper"):
+        TabularPSRL(RIVER.public, episodes=100, privacy=PRIVATE, calibration="paper")
+    with pytest.raises(InvalidParameter, match="support must be"):
+        TabularPSRL(RIVER.public, episodes=100, privacy=PRIVATE, support=np.ones((2, 2), dtype=bool))
+    with pytest.raises(InvalidParameter, match="riverswim cannot"):
+        confide.run(TabularPSRL(RIVER.public, episodes=100, privacy=PRIVATE), RIVER, counts=True)
+
+
+def test_secure_noise_is_whole():
+    """The counter's coefficients are whole numbers, so that a secure source can be used, and the certificate can be checked."""
+    agent = TabularPSRL(RIVER.public, episodes=200, privacy=PRIVATE)
+    run = confide.run(agent, RIVER, source=confide.mechanisms.noise_source("secure"))
+    assert run.certificate.document["mechanisms"][0]["lattice"] == 2.0**-24
+    confide.audit.verify(run.certificate)
