@@ -1,0 +1,98 @@
+"""Tables of which nothing is known: TabularPSRL, K = 1e5, delta = 1e-5, regret relative to uniform play.
+
+    python benchmarks/tables.py [--quick] [--write]
+
+Rewards, start distribution and terminal states are public unless the row says otherwise. --quick takes two seeds of each row and a tenth of
+the users. With --write the table goes to docs/benchmarks/tables.md.
+"""
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+from record import record
+
+import confide
+from confide.agents import TabularPSRL
+from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
+from confide.problems import TabularMDP, double_chain, garnet, make, riverswim, riverswim_stage
+
+SEEDS = range(300, 316)  # nothing was chosen on them
+K, DELTA = 100_000, 1e-5
+GARNETS = 5  # instances, in turn
+WORLDS = {
+    "riverswim": lambda _: riverswim(),
+    "FrozenLake 4x4, H = 20": lambda _: make("gym:FrozenLake-v1", horizon=20),
+    "garnet, five instances": lambda seed: garnet(seed=seed % GARNETS),
+    "double chain": lambda _: double_chain(),
+    "riverswim, steps differ": lambda _: riverswim_stage(),
+    "FrozenLake 8x8, H = 50": lambda _: make("gym:FrozenLake8x8-v1", horizon=50),
+}
+FIRST = tuple(WORLDS)[:4]
+PROMISES = {"1": JointDP(1.0, DELTA), "10": JointDP(10.0, DELTA), "none": NoPrivacy()}
+HEAD = "| problem | knows | promise | K | regret / uniform play: mean ± s.e. | median | largest | seconds |\n|---|---|---|---|---|---|---|---|"
+
+
+def learned(problem: TabularMDP) -> TabularMDP:
+    """The same table with random rewards that have to be learned."""
+    P = problem
+    return TabularMDP(P.transitions, P.rewards, P.start, stochastic_rewards=True, name=P.name, terminal=P.terminal)
+
+
+def measured(world: str, privacy: Request, seeds: range, episodes: int, knows: str) -> tuple[np.ndarray, np.ndarray]:
+    """Relative regret and seconds [seed]."""
+    lost, seconds = [], []
+    for seed in seeds:
+        problem: Any = WORLDS[world](seed)
+        support = (problem.transitions.dense() > 0).any(axis=0) if knows == "support" else None
+        problem = learned(problem) if knows == "no rewards" else problem
+        started = time.perf_counter()
+        agent = TabularPSRL(problem.public, episodes=episodes, privacy=privacy, support=support)
+        run = confide.run(agent, problem, seed=seed)
+        seconds.append(time.perf_counter() - started)
+        lost.append(run.regret[-1] / (episodes * (run.optimal_value - run.uniform_value)))
+    return np.array(lost), np.array(seconds)
+
+
+def row(world: str, promise: str, privacy: Request, seeds: range, episodes: int, knows: str = "") -> str:
+    lost, seconds = measured(world, privacy, seeds, episodes, knows)
+    error = lost.std(ddof=1) / np.sqrt(len(lost))
+    figures = f"{lost.mean():.4f} ± {error:.4f} | {np.median(lost):.4f} | {lost.max():.4f} | {np.median(seconds):.2f}"
+    made = f"| {world} | {knows} | {promise} | {episodes:,} | {figures} |"
+    print(made, flush=True)
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    seeds, many = (SEEDS[:2], 10) if given.quick else (SEEDS, 1)
+    rows = [
+        row(world, f"epsilon = {name}" if name != "none" else name, privacy, seeds, K // many)
+        for name, privacy in PROMISES.items()
+        for world in tuple(WORLDS)[:5]
+    ]
+    rows += [
+        row(world, "epsilon = 1", PROMISES["1"], seeds, K // many, knows)
+        for knows in ("support", "no rewards")
+        for world in FIRST
+    ]
+    rows += [
+        row("riverswim", f"epsilon = {name}" if name != "none" else name, p, seeds, 20_000 // many)
+        for name, p in PROMISES.items()
+    ]
+    rows += [row("riverswim", f"local, epsilon = {e:g}", LocalDP(e), seeds[:8], 1_000_000 // many) for e in (1.0, 10.0)]
+    rows += [row(tuple(WORLDS)[5], f"epsilon = {name}", PROMISES[name], seeds, K // many) for name in ("1", "10")]
+    rows += [row(tuple(WORLDS)[5], "epsilon = 1", PROMISES["1"], seeds, K // many, "support")]
+    about = (
+        f"TabularPSRL with its defaults, delta = {DELTA:g} (local: 0), seeds {seeds[0]}..{seeds[-1]} (local: the first eight), on which "
+        "nothing was chosen. Seconds are medians of whole runs, simulation included, on a shared machine."
+    )
+    record("Tables", "\n".join([about, "", HEAD, *rows, ""]), write=given.write)
+
+
+if __name__ == "__main__":
+    main()
