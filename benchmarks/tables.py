@@ -31,7 +31,7 @@ WORLDS = {
 }
 FIRST = tuple(WORLDS)[:4]
 PROMISES = {"1": JointDP(1.0, DELTA), "10": JointDP(10.0, DELTA), "none": NoPrivacy()}
-HEAD = "| problem | knows | promise | K | regret / uniform play: mean ± s.e. | median | largest | seconds |\n|---|---|---|---|---|---|---|---|"
+HEAD = "| problem | knows | promise | K | regret / uniform: mean ± s.e. | median | largest | seconds |\n" + "|---" * 8 + "|"
 
 
 def learned(problem: TabularMDP) -> TabularMDP:

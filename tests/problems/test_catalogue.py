@@ -8,11 +8,11 @@ import pytest
 from confide.errors import InvalidParameter
 from confide.problems import PROBLEMS, make
 
-SEEDED = {"lock", "lock-rewards", "rand", "liao-hard", "latent", "deep-sea", "random-lq"}
+SEEDED = {"garnet", "riverswim-stage", "lock", "lock-rewards", "rand", "liao-hard", "latent", "deep-sea", "random-lq"}
 
 
 def test_every_entry_says_what_it_is_and_is_there():
-    assert len(PROBLEMS) == 17 and all("_" not in name for name in PROBLEMS)
+    assert len(PROBLEMS) == 20 and all("_" not in name for name in PROBLEMS)
     for name, entry in PROBLEMS.items():
         module, function = entry.place.split(":")
         assert callable(getattr(importlib.import_module(module), function))

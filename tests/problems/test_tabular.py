@@ -9,7 +9,7 @@ from scipy import stats
 
 from confide.errors import InvalidParameter
 from confide.policy import LinearPolicy, StochasticPolicy, TabularPolicy, uniform_policy
-from confide.problems import TabularMDP, lock
+from confide.problems import TabularMDP, load_problem, lock
 
 Z = 5.5
 
@@ -292,3 +292,27 @@ def test_same_seed_same_bits():
     assert np.array_equal(first.states, again.states) and np.array_equal(first.rewards, again.rewards)
     first, again = (problem.count(policy, 100, np.random.default_rng(3)) for _ in range(2))
     assert np.array_equal(first.count, again.count)
+
+
+def test_terminal_states_lead_to_themselves_and_are_public(tmp_path):
+    P = np.array([[[0.5, 0.5], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])
+    ends = np.array([False, True])
+    problem = TabularMDP(P, np.zeros((2, 2)), [1.0, 0.0], horizon=3, terminal=ends)
+    assert np.array_equal(problem.public.terminal, ends) and problem.public.stationary
+    problem.save(tmp_path / "ends.npz")
+    assert np.array_equal(load_problem(tmp_path / "ends.npz").public.terminal, ends)
+    assert TabularMDP(P, np.zeros((2, 2)), [1.0, 0.0], horizon=3).public.terminal is None
+    for wrong, message in (
+        ([True, True], "s=0 must lead to itself"),
+        ([0, 1], "boolean array of shape"),
+        ([True], "boolean array"),
+    ):
+        with pytest.raises(InvalidParameter, match=message):
+            TabularMDP(P, np.zeros((2, 2)), [1.0, 0.0], horizon=3, terminal=wrong)
+
+
+def test_rewards_to_be_learned_that_change_over_time_are_not_stationary():
+    table, start = np.full((2, 1, 2), 0.5), [1.0, 0.0]
+    growing = np.arange(6.0).reshape(3, 2, 1) / 6
+    assert TabularMDP(table, growing, start).public.stationary
+    assert not TabularMDP(table, growing, start, stochastic_rewards=True).public.stationary

@@ -16,7 +16,9 @@ from confide.problems import (
     chain,
     chain_values,
     deep_sea,
+    double_chain,
     double_integrator,
+    garnet,
     glucose,
     icu_sepsis,
     icu_sepsis_centres,
@@ -31,6 +33,7 @@ from confide.problems import (
     rand,
     random_lq,
     riverswim,
+    riverswim_stage,
     thermal,
 )
 
@@ -80,6 +83,32 @@ def test_liao_hard_is_the_papers_instance():
     with pytest.raises(InvalidParameter, match="episodes=18"):
         liao_hard(episodes=18)
     assert liao_hard(episodes=19).weights.min() >= 0
+
+
+def test_riverswim_with_steps_that_differ_is_riverswim_for_whoever_knows_the_swaps():
+    problem, usual = riverswim_stage(), riverswim()
+    assert problem.optimal_value == pytest.approx(3.407, abs=1e-3) and not problem.public.stationary
+    for h in range(20):
+        for s in range(6):
+            rows, known = problem.transitions.dense()[h, s], usual.transitions.dense()[0, s]
+            assert np.array_equal(rows, known) or np.array_equal(rows, known[::-1])
+
+
+def test_double_chain():
+    problem = double_chain()
+    assert (problem.states, problem.actions, problem.horizon) == (19, 2, 20) and problem.start[9] == 1
+    assert problem.optimal_value == pytest.approx(4.008, abs=1e-3)
+    assert (problem.optimal_policy.actions[0] == 1)[9:].all()
+    with pytest.raises(InvalidParameter, match="states must be at least 3"):
+        double_chain(states=2)
+
+
+def test_garnet():
+    problem = garnet(seed=3)
+    assert (problem.states, problem.actions, problem.horizon) == (50, 5, 10)
+    assert (np.diff(problem.transitions.indptr) == 3).all() and problem.rewards[0].sum() == 5 * 5
+    with pytest.raises(InvalidParameter, match="at most states=2"):
+        garnet(states=2)
 
 
 def test_riverswim():

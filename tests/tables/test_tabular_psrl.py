@@ -26,7 +26,7 @@ def lost(problem, privacy, episodes=20_000, seeds=range(2), **more):
     ("problem", "privacy", "options", "most"),
     [
         (RIVER, PRIVATE, {}, 0.1),
-        (RIVER, PRIVATE, {"support": GRAPH}, 0.02),
+        (RIVER, PRIVATE, {"support": GRAPH}, 0.04),
         (RIVER, confide.NoPrivacy(), {}, 0.02),
         (COINS, PRIVATE, {}, 0.2),
         (RIVER, confide.LocalDP(10.0), {}, 0.3),
@@ -39,7 +39,7 @@ def lost(problem, privacy, episodes=20_000, seeds=range(2), **more):
     ids=["joint", "support", "none", "rewards", "local", "pure", "distributed", "stage", "deep sea", "double chain"],
 )
 def test_it_learns(problem, privacy, options, most):
-    """Each limit is at least twice what 8 other seeds gave at most."""
+    """Means of two seeds. Six others gave, at most: .048, .018, .006, .068, .067, .057, .097, .100, .035, .031."""
     assert lost(problem, privacy, **options) < most
 
 
