@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.arguments import flag, has, kind, whole
-from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
+from confide.errors import InvalidParameter, PrivacyError, StateError
 from confide.mechanisms.additive import additive_noise, check_bound
 from confide.mechanisms.counters import (
     Buffered,
@@ -30,7 +30,7 @@ from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import NoPrivacy, Relation, Request, requested
 from confide.privatizers.privatizer import ExpectedNoise
-from confide.privatizers.schedule import Schedule
+from confide.privatizers.schedule import Schedule, check_left
 
 _FEW_RELEASES = 512  # up to here least squares over all releases is worth its time
 _FEW_LEAVES = 4096  # up to here the square root's memory and time per leaf do not matter
@@ -95,7 +95,8 @@ class CentralPrivatizer:
 
     @property
     def batch(self) -> tuple[int, int]:
-        return self.schedule.batch(self.generation)
+        begun = self._counter.users_seen
+        return begun, begun + self.schedule.size(self.generation)
 
     def __repr__(self) -> str:
         return f"CentralPrivatizer({self.mechanism().name}, {self.schedule.leaves} releases, {self.users} users so far, {self.guarantee})"
@@ -112,10 +113,8 @@ class CentralPrivatizer:
         self._check_durable()
         if self._store and not self._restored and self._users == 0 and self._store.generation() > 0:
             raise StateError(f"the store contains generation {self._store.generation()}: restore it, or use another store")
-        if self._users == self.schedule.users:
-            raise StreamExhausted(f"the guarantee covers {self.schedule.users} users, and all were absorbed")
-        edge = self.schedule.times[self._counter.generation]
-        after = self._users + contribution.users
+        check_left(self.schedule, self.generation)
+        edge, after = self.batch[1], self._users + contribution.users
         if after > edge:
             raise InvalidParameter(f"users {self._users + 1} to {after} cross the release after user {edge}: split them there")
         self._whole = False
@@ -124,6 +123,14 @@ class CentralPrivatizer:
         self._users = after
         if after == edge:
             self._close(contribution if alone else Bounded(self._leaf, self._counter.bound, after - self._counter.users_seen))
+        self._whole = True
+
+    def close(self) -> None:
+        """Release now, with the users of the open batch who are here. WHEN must be decided in public, not from their data."""
+        self._check_durable()
+        check_left(self.schedule, self.generation)
+        self._whole = False
+        self._close(Bounded(self._leaf, self._counter.bound, self._users - self._counter.users_seen))
         self._whole = True
 
     def release(self) -> Released:
