@@ -1,7 +1,7 @@
 """Counters: noisy sums of a stream, by different factorisations of the matrix of prefix sums; discounted sums beside them."""
 
 from confide.mechanisms.counters.buffered import Buffered
-from confide.mechanisms.counters.counter import Counter, Factorisation, dense
+from confide.mechanisms.counters.counter import Counter, Factorisation, dense, noise_on_rate
 from confide.mechanisms.counters.discounted import Discounted, best_ratio
 from confide.mechanisms.counters.exact import Exact
 from confide.mechanisms.counters.leaves import Leaves
@@ -23,4 +23,5 @@ __all__ = [
     "Tree",
     "best_ratio",
     "dense",
+    "noise_on_rate",
 ]
