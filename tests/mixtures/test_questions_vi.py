@@ -78,6 +78,68 @@ def test_more_noise_fewer_questions():
     assert asked[0.3] < asked[100.0]
 
 
+@pytest.fixture(scope="module")
+def asked():
+    agent = confide.agents.QuestionsVI(LOCK.public, episodes=400, privacy=confide.JointDP(1.0))
+    return agent, confide.run(agent, LOCK, seed=0)
+
+
+def test_what_was_asked_is_told_in_words(asked):
+    agent, run = asked
+    questions = agent.questions()
+    assert tuple(questions) == run.questions
+    rounds = {q.round: [one for one in questions if one.round == q.round] for q in questions}
+    assert list(rounds) == list(range(1, agent.released().generation + 1))
+    first = 1
+    for own in rounds.values():
+        assert {(q.first, q.users) for q in own} == {(first, own[0].users)}
+        assert all(q.removes >= 0 for q in own) and sum(q.removes for q in own) <= 1
+        assert len({q.noise for q in own}) == 1 and own[0].noise > 0 and "more" in own[0].said
+        first += own[0].users
+    assert first == 401 and max(q.removes for q in questions) > 0.01
+    assert [q.answer for q in list(rounds.values())[-1]] == agent.released().values.tolist()
+    assert all(q.asked.startswith("Was the transition of step ") and "kernel" in q.asked for q in questions)
+
+
+def test_the_questions_follow_from_releases_alone(asked):
+    """A learner that has seen nobody tells the same from the same release; the open round's questions are told before they are answered."""
+    agent, _ = asked
+    stranger = confide.agents.QuestionsVI(LOCK.public, episodes=400, privacy=confide.JointDP(1.0))
+    assert stranger.algorithm.questions(agent.released()) == agent.questions()
+    stranger.noise = confide.mechanisms.noise_source("fast", 1)
+    open_ones = stranger.questions()
+    assert len(open_ones) == stranger.current_round().statistic.bound.size
+    assert all(q.answer is None and q.said == "not answered yet" for q in open_ones)
+
+
+def test_what_was_asked_is_saved_with_a_run_and_shown(asked, tmp_path):
+    _, run = asked
+    run.save(tmp_path / "run")
+    assert confide.Run.load(tmp_path / "run").questions == run.questions
+    file = tmp_path / "run" / "questions.json"
+    for edited in ('{"round": 1}', '[{"round": 1}]', "[3]", file.read_text().replace('"users": 10', '"users": "ten"')):
+        file.write_text(edited)
+        with pytest.raises(confide.errors.InvalidParameter):
+            confide.Run.load(tmp_path / "run")
+
+
+def test_yes_and_no_are_those_of_the_answers():
+    """Where the next state alone decides, states are named; elsewhere transitions are."""
+    from confide.mixtures.question_history_planning import COLUMNS, in_words
+
+    row = np.full((1, len(COLUMNS) + 2), 1.0)
+    row[0, len(COLUMNS) :] = 1.0, -1.0
+    kernels = np.zeros((4, 1, 4, 2))
+    kernels[:, 0, :, 0], kernels[:, 0, :, 1] = (0.1, 0.3, 0.3, 0.3), (0.7, 0.1, 0.1, 0.1)
+    (told,) = in_words(row, kernels, SMALL)
+    assert told.asked.startswith("Did step 2 end in one of the states 1-3? ")
+    assert (told.yes, told.no) == ("any transition to 1-3", "any transition to 0")
+    kernels[3, 0] = kernels[3, 0, :, ::-1]
+    (told,) = in_words(row, kernels, SMALL)
+    assert told.asked == "Was the transition of step 2 likelier under kernel 1 (100%) than under kernel 2 (100%)?"
+    assert told.yes == "from state 0 by action 0 to 1-3; 1 by action 0 to 1-3; 2 by action 0 to 1-3; 3 by action 0 to 0"
+
+
 def test_rewards_must_be_known():
     from confide.problems import lock_rewards
 

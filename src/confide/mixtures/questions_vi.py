@@ -1,7 +1,7 @@
 """Questions: our own learner for mixtures of known kernels, which asks each user little. Privacy is proved, regret is measured."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -9,10 +9,12 @@ import numpy.typing as npt
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_choices
 from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.question import Question
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures import _question_kernels as _kernels
 from confide.mixtures.linopt_vi import known_mixture
 from confide.mixtures.question_contributions import Answers, AnswerSums
+from confide.mixtures.question_history_planning import answered, asked_now, in_words, nothing_asked, removed
 from confide.mixtures.question_planning import SMALL, Asked, Belief, Evidence, believe, candidates, choose, evaluate
 from confide.mixtures.value_features import value_steps
 from confide.policy import TabularPolicy
@@ -48,7 +50,7 @@ class Questions:
         return Answers(value_steps(self.public.horizon))
 
     def plan(self, released: Released) -> Round:
-        rounds, folded = self._recall(released)
+        rounds, folded, history = self._recall(released)
         belief, first = believe(rounds, folded, self._kernels, self.public.start)
         if len(rounds) > RECENT:
             rounds, folded = rounds[1:], first
@@ -66,7 +68,17 @@ class Questions:
         asked = choose(belief, known, users, self.stds)
         steps, thetas = known.steps[asked], np.ascontiguousarray(known.thetas[asked])
         signs = np.stack([_kernels.signs(self._kernels, theta, SMALL) for theta in thetas])
-        memory = {"seed": seed, **_remembered(rounds, folded)}
+        history = asked_now(
+            history,
+            first=released.users + 1,
+            users=users,
+            shares=shares,
+            steps=steps,
+            thetas=thetas,
+            removes=removed(belief, known, asked, users, float(self.stds[len(asked) - 1])),
+            expected=users * (known.rows[asked] * belief.weights[steps]).sum(axis=1),
+        )
+        memory = {"seed": seed, **_remembered(rounds, folded), "history": history}
         memory |= {"policies": policies, "shares": shares, "steps": steps, "thetas": thetas, "total": np.array(released.users)}
         shown = tuple(TabularPolicy(actions, self.public.actions) for actions in policies)
         signal = users * _clearest(belief, known.rows, known.steps)
@@ -106,14 +118,24 @@ class Questions:
             explorers.append(min(EXPLORERS * users, max(least, wanted)))
         return np.append(np.full(SAMPLES, (users - sum(explorers)) / SAMPLES), explorers) / users
 
-    def _recall(self, released: Released) -> tuple[list[Asked], Evidence]:
+    def questions(self, released: Released) -> list[Question]:
+        """What was asked up to this release, and what was answered, in words."""
+        return in_words(self._recall(released)[2], self._kernels, SMALL)
+
+    def asked(self, planned: Round) -> list[Question]:
+        """The same with the questions of the round that was planned from it, which is still open."""
+        return in_words(np.asarray(planned.memory["history"]), self._kernels, SMALL)
+
+    def _recall(self, released: Released) -> tuple[list[Asked], Evidence, Array]:
+        """Rounds whose visits are predicted again, evidence of those before, and the table of all questions."""
         memory, (steps, d) = released.memory, (value_steps(self.public.horizon), self.public.dimension)
         if set(memory) == {"seed"}:
-            return [], Evidence(np.zeros((steps, d, d)), np.zeros((steps, d)))
+            return [], Evidence(np.zeros((steps, d, d)), np.zeros((steps, d))), nothing_asked(d)
         rounds = [_asked(memory, str(number)) for number in range(int(memory["rounds"]))]
         users = np.array(divided(released.users - int(memory["total"]), memory["shares"]), dtype=np.float64)
         last = Asked(memory["policies"], users, memory["steps"], memory["thetas"], released.values, released.noise.std)
-        return [*rounds, last], Evidence(memory["precision"], memory["information"])
+        history = answered(memory["history"], released.values, released.noise.std)
+        return [*rounds, last], Evidence(memory["precision"], memory["information"]), history
 
     def describe(self) -> Description:
         planning = f"policies for weights drawn from the posterior, {self.spread:g} x its standard deviation, and two explorers"
@@ -155,6 +177,7 @@ class QuestionsVI(Learner):
     """
 
     name = "questions-vi"
+    abilities = replace(Learner.abilities, questions=True)
 
     def __init__(
         self,
@@ -179,3 +202,9 @@ class QuestionsVI(Learner):
         kernels = np.ascontiguousarray(np.moveaxis(public.kernels, 0, -1))
         algorithm = Questions(public, episodes, np.array(stds), spread, kernels)
         super().__init__(Calibration(algorithm, schedule), privacy=privacy, noise=noise)
+
+    def questions(self) -> list[Question]:
+        """All questions so far, those of the open round included: what was asked, when, why, and what was answered. Public."""
+        algorithm = self.algorithm
+        assert isinstance(algorithm, Questions)
+        return algorithm.questions(self.released()) if self.users == self.episodes else algorithm.asked(self.current_round())
