@@ -1,5 +1,7 @@
 """QuestionsVI: it learns, with and without privacy, and asks what it should."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -138,6 +140,56 @@ def test_yes_and_no_are_those_of_the_answers():
     (told,) = in_words(row, kernels, SMALL)
     assert told.asked == "Was the transition of step 2 likelier under kernel 1 (100%) than under kernel 2 (100%)?"
     assert told.yes == "from state 0 by action 0 to 1-3; 1 by action 0 to 1-3; 2 by action 0 to 1-3; 3 by action 0 to 0"
+
+
+def test_it_learns_from_messages():
+    """Uniform play loses 21,000 on the first of them; 16 seeds lost 410 on average, and 1,609 at most."""
+    agent = confide.agents.QuestionsVI(LOCK.public, episodes=20_000, privacy=confide.LocalDP(1.0))
+    run = confide.run(agent, LOCK, seed=0)
+    assert run.regret[-1] < 2_500 and agent.guarantee.loss == confide.PureDP(1.0)
+    few = confide.agents.QuestionsVI(LOCK.public, episodes=60, privacy=confide.LocalDP(1.0))
+    made = confide.run(few, LOCK, seed=0)
+    assert few.users == 60 and not any("imulated" in said for said in made.certificate.document["assumptions"])
+    assert all(q.noise > 1 for q in made.questions if q.answer is not None)
+
+
+HOSTILE = {
+    "an action that does not exist": {"policies": np.full((10, 5, 20), 4)},
+    "another type": {"policies": np.zeros((10, 5, 20))},
+    "another shape": {"policies": np.zeros((10, 5, 19), dtype=np.int64)},
+    "a step that does not exist": {"steps": np.array([4])},
+    "no number": {"thetas": np.full((1, 5), np.nan)},
+    "more answers than questions": {"steps": np.array([0, 1]), "thetas": np.zeros((2, 5))},
+    "users who are not there yet": {"total": np.array(31)},
+    "shares of nothing": {"shares": np.zeros(10)},
+    "evidence of another problem": {"precision": np.zeros((4, 4, 4))},
+    "a history of nothing": {"history": np.zeros((0, 15))},
+    "an earlier round of nobody": {"rounds": np.array(1), "0.std": np.array(1.0)}
+    | {f"0.{part}": np.zeros((0, 5, 20), dtype=np.int64) for part in ("policies", "users", "steps", "thetas", "answers")},
+}
+
+
+@pytest.mark.parametrize("wrong", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_server_cannot_reach_into_a_device(wrong):
+    """Compiled loops do not check indices: what a device is told about earlier rounds is checked before."""
+    server = confide.agents.QuestionsVI(LOCK.public, episodes=100, privacy=confide.LocalDP(1.0))
+    client, released = server.client(), server.released()
+    memory = {
+        "seed": np.array(0),
+        "policies": np.zeros((10, 5, 20), dtype=np.int64),
+        "shares": np.full(10, 0.1),
+        "steps": np.array([0]),
+        "thetas": np.ones((1, 5)),
+        "total": np.array(0),
+        "precision": np.zeros((4, 5, 5)),
+        "information": np.zeros((4, 5)),
+        "history": np.zeros((1, 15)),
+        "rounds": np.array(0),
+    }
+    sent = replace(released, values=np.zeros(1), users=30, generation=1)
+    client.plan(replace(sent, memory=memory))
+    with pytest.raises(confide.errors.InvalidParameter, match="does not fit"):
+        client.plan(replace(sent, memory=memory | wrong))
 
 
 def test_rewards_must_be_known():

@@ -102,7 +102,6 @@ AGENTS = {
         "mixture",
         "confide",
         known_rewards=True,
-        local=False,
     ),
     "lsvi-ucb": Entry(
         "confide.linear_mdps.lsvi_ucb:LSVIUCB",

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,21 +15,20 @@ from confide.mechanisms.sources import NoiseSource
 from confide.mixtures import _question_kernels as _kernels
 from confide.mixtures.linopt_vi import known_mixture
 from confide.mixtures.question_contributions import Answers, AnswerSums
-from confide.mixtures.question_history_planning import answered, asked_now, in_words, nothing_asked, removed
-from confide.mixtures.question_planning import SMALL, Asked, Belief, Evidence, believe, candidates, choose, evaluate
+from confide.mixtures.question_history_planning import asked_now, in_words, removed
+from confide.mixtures.question_memory_planning import Past, recall, remember
+from confide.mixtures.question_planning import SMALL, Belief, believe, candidates, choose, evaluate
 from confide.mixtures.value_features import value_steps
 from confide.policy import TabularPolicy
-from confide.privacy.bounded import Memory, Released
-from confide.privacy.request import Request
+from confide.privacy.bounded import Released
+from confide.privacy.request import LocalDP, Request
 from confide.privatizers import AtMost, expected_noise
-from confide.privatizers.schedule import divided
 from confide.problems.linear_mixture import LinearMixturePublic
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 SAMPLES, HOPES = 8, 32  # posterior samples that are played, and those among which the most valuable one is
 TIES = 1e-6  # differences of value that are none
-RECENT = 8  # rounds whose visits are predicted again at each release
 FIRST, LEAST, MOST = 10, 0.3, 1.0  # users of the first round; of a later one, against all before it
 SIGNAL = 1.0  # of the clearest question of a round, in standard deviations of its noise
 EXPLORERS = 0.1  # of a round's users, at most, for each of two policies that look for what is better
@@ -40,9 +40,11 @@ class Questions:
 
     public: LinearMixturePublic
     episodes: int
-    stds: Array  # of the noise on each answer, if 1, 2, ... questions are asked
+    stds: Array  # of the noise on each answer, if 1, 2, ... questions are asked: on their sum over a round, or on each user's
+    each: bool  # whether every user's answers have noise of their own
     spread: float  # of the samples, against the posterior's standard deviation
     _kernels: Array = field(repr=False)  # [s, a, s', i]
+    changing: ClassVar[bool] = True  # how many numbers the users of a round contribute is decided from releases
 
     @property
     def bound(self) -> Answers:
@@ -50,10 +52,8 @@ class Questions:
         return Answers(value_steps(self.public.horizon))
 
     def plan(self, released: Released) -> Round:
-        rounds, folded, history = self._recall(released)
-        belief, first = believe(rounds, folded, self._kernels, self.public.start)
-        if len(rounds) > RECENT:
-            rounds, folded = rounds[1:], first
+        past = self._recall(released)
+        belief, first = believe(past.rounds, past.folded, self._kernels, self.public.start)
         seed = released.memory["seed"]
         rng = np.random.default_rng([int(seed), released.generation])
         left = max(self.episodes - released.users, 1)
@@ -65,25 +65,35 @@ class Questions:
         users = self._users(released.users, left, belief, known.rows, known.steps)
         shares = self._shares(users, left, float(self.public.start @ values[0, 0]), policies, hopes, belief.weights)
         known = candidates(belief, policies, shares, values[0], self._kernels, self.public.start, rng)
-        asked = choose(belief, known, users, self.stds)
+        asked = choose(belief, known, users, self._noise(users))
         steps, thetas = known.steps[asked], np.ascontiguousarray(known.thetas[asked])
         signs = np.stack([_kernels.signs(self._kernels, theta, SMALL) for theta in thetas])
         history = asked_now(
-            history,
+            past.history,
             first=released.users + 1,
             users=users,
             shares=shares,
             steps=steps,
             thetas=thetas,
-            removes=removed(belief, known, asked, users, float(self.stds[len(asked) - 1])),
+            removes=removed(belief, known, asked, users, float(self._noise(users)[len(asked) - 1])),
             expected=users * (known.rows[asked] * belief.weights[steps]).sum(axis=1),
         )
-        memory = {"seed": seed, **_remembered(rounds, folded), "history": history}
-        memory |= {"policies": policies, "shares": shares, "steps": steps, "thetas": thetas, "total": np.array(released.users)}
+        past = replace(past.after(first), history=history)
+        begun = remember(past, policies=policies, shares=shares, steps=steps, thetas=thetas, users=released.users)
+        memory = {"seed": seed, **begun}
         shown = tuple(TabularPolicy(actions, self.public.actions) for actions in policies)
         signal = users * _clearest(belief, known.rows, known.steps)
         statistic = AnswerSums(steps, signs)
         return Round(shown, statistic, memory, signal if released.generation else None, tuple(shares), (statistic.bound, users))
+
+    def _noise(self, users: int) -> Array:
+        """Standard deviations of the noise on a round's sums, if 1, 2, ... questions are asked."""
+        return np.asarray(self.stds * math.sqrt(users) if self.each else self.stds)
+
+    @property
+    def _usual(self) -> float:
+        """Of the noise where one question is asked per step."""
+        return float(self.stds[min(self.public.horizon - 1, len(self.stds)) - 1])
 
     def _rewards(self, rng: np.random.Generator) -> Array:
         """Where actions are equally good they are played at random: there, too, users can show something."""
@@ -103,13 +113,14 @@ class Questions:
     def _users(self, served: int, left: int, belief: Belief, rows: Array, steps: Ints) -> int:
         """So many that the clearest question stands out of the noise, within limits: few releases, and none too late."""
         spread = _clearest(belief, rows, steps)
-        wanted = SIGNAL * float(self.stds[min(self.public.horizon - 1, len(self.stds)) - 1]) / max(spread, 1e-12)
+        wanted = SIGNAL * self._usual / max(spread, 1e-12)
+        wanted = wanted**2 if self.each else wanted  # the noise of n users is sqrt(n) times that of one
         most = MOST * served if served else self.episodes / 50
         return int(min(math.ceil(max(min(wanted, most), LEAST * served, FIRST)), left))
 
     def _shares(self, users: int, left: int, best: float, policies: Ints, hopes: list[float], weights: Array) -> Array:
         """Explorers get users by what they could gain in all users to come, against what they lose by the estimate."""
-        least = max(3.0, 2 * float(self.stds[min(self.public.horizon - 1, len(self.stds)) - 1])) / 2
+        least = max(3.0, 2 * self._usual if not self.each else (2 * self._usual) ** 2) / 2
         explorers = []
         assert self.public.rewards is not None
         for actions, hope in zip(policies[SAMPLES:], hopes, strict=True):
@@ -120,22 +131,14 @@ class Questions:
 
     def questions(self, released: Released) -> list[Question]:
         """What was asked up to this release, and what was answered, in words."""
-        return in_words(self._recall(released)[2], self._kernels, SMALL)
+        return in_words(self._recall(released).history, self._kernels, SMALL)
 
     def asked(self, planned: Round) -> list[Question]:
         """The same with the questions of the round that was planned from it, which is still open."""
         return in_words(np.asarray(planned.memory["history"]), self._kernels, SMALL)
 
-    def _recall(self, released: Released) -> tuple[list[Asked], Evidence, Array]:
-        """Rounds whose visits are predicted again, evidence of those before, and the table of all questions."""
-        memory, (steps, d) = released.memory, (value_steps(self.public.horizon), self.public.dimension)
-        if set(memory) == {"seed"}:
-            return [], Evidence(np.zeros((steps, d, d)), np.zeros((steps, d))), nothing_asked(d)
-        rounds = [_asked(memory, str(number)) for number in range(int(memory["rounds"]))]
-        users = np.array(divided(released.users - int(memory["total"]), memory["shares"]), dtype=np.float64)
-        last = Asked(memory["policies"], users, memory["steps"], memory["thetas"], released.values, released.noise.std)
-        history = answered(memory["history"], released.values, released.noise.std)
-        return [*rounds, last], Evidence(memory["precision"], memory["information"]), history
+    def _recall(self, released: Released) -> Past:
+        return recall(released, self._kernels, value_steps(self.public.horizon), self.public.horizon)
 
     def describe(self) -> Description:
         planning = f"policies for weights drawn from the posterior, {self.spread:g} x its standard deviation, and two explorers"
@@ -145,21 +148,6 @@ class Questions:
 def _clearest(belief: Belief, rows: Array, steps: Ints) -> float:
     """The largest standard deviation of a question's answer under the belief, per user; rounding may make the smallest ones negative."""
     return float(np.sqrt(max(np.einsum("qi,qij,qj->q", rows, belief.covariance[steps], rows).max(), 0.0)))
-
-
-_PARTS = ("policies", "users", "steps", "thetas", "answers")
-
-
-def _remembered(rounds: list[Asked], folded: Evidence) -> dict[str, npt.NDArray[np.generic]]:
-    memory: dict[str, npt.NDArray[np.generic]] = {"precision": folded.precision, "information": folded.information}
-    for number, asked in enumerate(rounds):
-        memory |= {f"{number}.{part}": getattr(asked, part) for part in _PARTS} | {f"{number}.std": np.array(asked.std)}
-    return memory | {"rounds": np.array(len(rounds))}
-
-
-def _asked(memory: Memory, number: str) -> Asked:
-    policies, users, steps, thetas, answers = (memory[f"{number}.{part}"] for part in _PARTS)
-    return Asked(policies, users, steps, thetas, answers, float(memory[f"{number}.std"]))
 
 
 class QuestionsVI(Learner):
@@ -197,10 +185,10 @@ class QuestionsVI(Learner):
         steps, d = value_steps(public.horizon), public.dimension
         most = max((d - 1) * steps, 1)
         most = most if privacy.epsilon == math.inf else min(most, 3 * steps)
-        stds = [expected_noise(Answers(D + 1), schedule, privacy=privacy, discrete=False).worst for D in range(most)]
+        stds = [expected_noise(Answers(D + 1), schedule, privacy=privacy, discrete=False).first for D in range(most)]
         spread = 0.4 if bonus_scale is None else bonus_scale
         kernels = np.ascontiguousarray(np.moveaxis(public.kernels, 0, -1))
-        algorithm = Questions(public, episodes, np.array(stds), spread, kernels)
+        algorithm = Questions(public, episodes, np.array(stds), isinstance(privacy, LocalDP), spread, kernels)
         super().__init__(Calibration(algorithm, schedule), privacy=privacy, noise=noise)
 
     def questions(self) -> list[Question]:
