@@ -2,7 +2,8 @@
 
     python benchmarks/local.py [--seeds 8] [--write]
 
-Seeds from 200 on, which nothing was chosen on. Regret is exact; users are simulated as crowds. With --write the tables go to docs/benchmarks/local.md.
+Seeds from 200 on, which nothing was chosen on. Regret is exact; users are simulated as crowds.
+With --write the tables go to docs/benchmarks/local.md.
 """
 
 import argparse
@@ -93,15 +94,15 @@ def main() -> None:
         "",
         "## Variance of one of 8 yes/no answers in one message, over 8",
         "",
-        "Signs: the message is about a few of the answers, which its nonce picks, by randomized response on all of them together. The one with "
-        "less noise is used.",
+        "Signs: the message is about a few of the answers, which its nonce picks, by randomized response on all of them together. "
+        "The one with less noise is used.",
         "",
         *answers(),
         "",
         f"## Regret, local, epsilon = 1, K = {USERS:,}, {arguments.seeds} seeds from 200 on",
         "",
-        "Users are simulated as crowds: the noise of their messages is drawn as one Gaussian sum. Each row of `likelihood-vi` has the codes that are best for "
-        "its noise (the norm of a code counts for a codebook, the distance between two for Gaussian noise).",
+        "Users are simulated as crowds: the noise of their messages is drawn as one Gaussian sum. Each row of `likelihood-vi` has "
+        "the codes that are best for its noise (the norm of a code counts for a codebook, the distance between two for Gaussian noise).",
         "",
         *learned(range(200, 200 + arguments.seeds)),
         "",

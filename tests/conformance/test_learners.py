@@ -80,6 +80,7 @@ LEARNERS = {
     "linopt-po, printed": of(agents.LinOptPO, REWARDS, calibration="paper", refuses=PURE),
     "likelihood-vi": of(agents.LikelihoodVI, LOCK, schedule=TENS),
     "questions-vi": of(agents.QuestionsVI, LOCK),
+    "questions-vi, unknown rewards": of(agents.QuestionsVI, REWARDS),
     "lsvi-ucb": of(agents.LSVIUCB, TABLE, refuses=LOCAL),
     "lsvi-ucb, adaptive": of(agents.LSVIUCB, TABLE, schedule=adaptive(USERS, first=4, growth=1.2), refuses=LOCAL),
     "lsvi-ucb, printed": of(agents.LSVIUCB, TABLE, calibration="paper", refuses=("joint, pure", *LOCAL)),

@@ -7,8 +7,12 @@ import pytest
 
 import confide
 from confide.mixtures import _question_kernels as kernels_of
+from confide.mixtures.question_contributions import AnswerSums
 from confide.mixtures.question_planning import SMALL, Asked, Evidence, believe, evaluate
-from confide.problems import lock, rand
+from confide.mixtures.reward_question_planning import believe_rewards, expected_answer, visited
+from confide.mixtures.reward_question_planning import signs as reward_signs
+from confide.planners.reward_features import centred_rewards
+from confide.problems import lock, lock_rewards, rand
 
 LOCK = lock(0)
 P = np.ascontiguousarray(np.moveaxis(LOCK.kernels, 0, -1))
@@ -133,11 +137,11 @@ def test_yes_and_no_are_those_of_the_answers():
     row[0, len(COLUMNS) :] = 1.0, -1.0
     kernels = np.zeros((4, 1, 4, 2))
     kernels[:, 0, :, 0], kernels[:, 0, :, 1] = (0.1, 0.3, 0.3, 0.3), (0.7, 0.1, 0.1, 0.1)
-    (told,) = in_words(row, kernels, SMALL)
+    (told,) = in_words(row, kernels, 4, None)
     assert told.asked.startswith("Did step 2 end in one of the states 1-3? ")
     assert (told.yes, told.no) == ("any transition to 1-3", "any transition to 0")
     kernels[3, 0] = kernels[3, 0, :, ::-1]
-    (told,) = in_words(row, kernels, SMALL)
+    (told,) = in_words(row, kernels, 4, None)
     assert told.asked == "Was the transition of step 2 likelier under kernel 1 (100%) than under kernel 2 (100%)?"
     assert told.yes == "from state 0 by action 0 to 1-3; 1 by action 0 to 1-3; 2 by action 0 to 1-3; 3 by action 0 to 0"
 
@@ -183,6 +187,8 @@ def test_a_hostile_server_cannot_reach_into_a_device(wrong):
         "total": np.array(0),
         "precision": np.zeros((4, 5, 5)),
         "information": np.zeros((4, 5)),
+        "reward_precision": np.zeros((5, 0, 0)),
+        "reward_information": np.zeros((5, 0)),
         "history": np.zeros((1, 15)),
         "rounds": np.array(0),
     }
@@ -192,8 +198,64 @@ def test_a_hostile_server_cannot_reach_into_a_device(wrong):
         client.plan(replace(sent, memory=memory | wrong))
 
 
-def test_rewards_must_be_known():
-    from confide.problems import lock_rewards
+REWARDS = lock_rewards(0)
+FEATURES = centred_rewards(REWARDS.public.reward_features)
 
-    with pytest.raises(confide.errors.InvalidParameter, match="rewards"):
-        confide.agents.QuestionsVI(lock_rewards(0).public, episodes=10, privacy=confide.NoPrivacy())
+
+def test_an_answer_about_a_reward_is_its_sign():
+    """r - 1/2 where the direction is positive, 1/2 - r where it is negative; clipped, and 0 where there is no reward."""
+    g = reward_signs(FEATURES, np.array([[1.0, -1.0, 0.0]]))[0]
+    assert g[0].tolist() == [1.0] * 4 and g[19].tolist() == [-1.0] * 4 and not g[1:19].any()
+    table = np.repeat(g[None, :, :, None], 20, axis=3).astype(np.int8)
+    asked = AnswerSums(np.array([4]), table, np.array([True]))
+    for state, reward, answer in [
+        (0, 1.0, 0.5),
+        (0, 0.25, -0.25),
+        (19, 1.0, -0.5),
+        (19, -7.0, 0.5),
+        (3, 1.0, 0.0),
+        (0, np.nan, 0.0),
+    ]:
+        rewards = np.array([[0.0, 0.0, 0.0, 0.0, reward]])
+        user = confide.trajectory.Trajectories(np.full((1, 6), state), np.zeros((1, 5), dtype=np.int64), rewards)
+        assert asked.contribution(user).values.tolist() == [answer]
+
+
+def test_the_estimate_of_rewards_is_consistent():
+    """Exact means instead of answers, from very many users: the rewards come out, folded or not."""
+    rng = np.random.default_rng(0)
+    policies, users = rng.integers(4, size=(40, 5, 20)), np.full(40, 1e6)
+    belief, _ = believe([], Evidence(np.zeros((4, 5, 5)), np.zeros((4, 5))), P, LOCK.start)
+    belief = replace(belief, weights=LOCK.weights[:4])
+    visits = visited(policies, users, belief.weights, P, LOCK.start)
+    thetas, steps = np.tile(np.pad(np.eye(3), ((0, 0), (0, 2))), (5, 1)), np.repeat(np.arange(4, 9), 3)
+    g = reward_signs(FEATURES, thetas[:, :3])
+    answers = np.array([(g[q] * visits[h - 4] * (REWARDS.rewards[h - 4] - 0.5)).sum() for q, h in enumerate(steps)])
+    nothing = Evidence(np.zeros((5, 3, 3)), np.zeros((5, 3)))
+    asked = Asked(policies, users, steps, thetas, answers, 1.0)
+    learned, first = believe_rewards([asked], nothing, FEATURES, belief, P, LOCK.start)
+    found = learned.rewards(learned.weights)
+    np.testing.assert_allclose(found[2:], REWARDS.rewards[2:], atol=2e-3)
+    assert found[1, 19] == pytest.approx(0.5)  # nobody is there so early
+    again, _ = believe_rewards([], first, FEATURES, belief, P, LOCK.start)
+    np.testing.assert_allclose(again.weights, learned.weights, atol=1e-6)
+    assert expected_answer(learned, thetas[4, :3], 1, visits) == pytest.approx(answers[4], rel=1e-2, abs=20)
+    assert (learned.hoped() >= learned.rewards(learned.weights)).all() and learned.hoped().max() <= 1
+    drawn = learned.samples(20, 1.0, rng)
+    assert drawn.shape == (20, 5, 20, 4) and drawn.min() >= 0 and drawn.max() <= 1
+
+
+@pytest.mark.parametrize("privacy", [confide.NoPrivacy(), confide.JointDP(1.0)])
+def test_it_learns_rewards_too(privacy):
+    """Uniform play loses 3,171 of these users."""
+    agent = confide.agents.QuestionsVI(REWARDS.public, episodes=3_000, privacy=privacy)
+    run = confide.run(agent, REWARDS, seed=0)
+    assert run.regret[-1] < (400 if isinstance(privacy, confide.NoPrivacy) else 900)
+    told = [q for q in run.questions if "reward" in q.asked]
+    assert told and {q.asked for q in told} < {q.asked for q in run.questions}
+    assert any(q.asked == "Was the reward of step 5 high, in states 0 by actions 0-3?" for q in told)
+
+
+def test_rewards_are_known_or_have_features():
+    with pytest.raises(confide.errors.InvalidParameter, match="features in which they are linear"):
+        confide.agents.QuestionsVI(replace(REWARDS.public, reward_features=None), episodes=10, privacy=confide.NoPrivacy())

@@ -101,7 +101,6 @@ AGENTS = {
         "posterior sampling on few yes/no questions per user, chosen from releases",
         "mixture",
         "confide",
-        known_rewards=True,
     ),
     "lsvi-ucb": Entry(
         "confide.linear_mdps.lsvi_ucb:LSVIUCB",

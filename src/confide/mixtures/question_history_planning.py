@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.learning.question import Question
-from confide.mixtures.question_planning import Belief, Candidates
+from confide.mixtures.question_planning import SMALL, Belief, Candidates
+from confide.mixtures.reward_question_planning import signs as reward_signs
+from confide.planners.reward_features import RewardFeatures
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -59,24 +61,18 @@ def nothing_asked(dimension: int) -> Array:
     return np.zeros((0, len(COLUMNS) + dimension))
 
 
-def in_words(table: Array, kernels: Array, small: float) -> list[Question]:
-    """The questions of a table, in the order in which they were asked. kernels [s, a, s', i]."""
-    return [_question(row, kernels, small) for row in table]
+def in_words(table: Array, kernels: Array, steps: int, rewards: RewardFeatures | None) -> list[Question]:
+    """The questions of a table, in the order in which they were asked. kernels [s, a, s', i]; from number `steps` on about rewards."""
+    return [_question(row, kernels, steps, rewards) for row in table]
 
 
-def _question(row: Array, kernels: Array, small: float) -> Question:
+def _question(row: Array, kernels: Array, steps: int, rewards: RewardFeatures | None) -> Question:
     facts, theta = dict(zip(COLUMNS, row.tolist(), strict=False)), row[len(COLUMNS) :]
-    said, total = kernels @ theta, kernels.sum(axis=-1)
-    signs = np.where(np.abs(said) > small * total, np.sign(said), 0.0).astype(np.int8)
-    step = int(facts["step"]) + 1
-    ends = _by_next_state(signs, total > 0)
-    if ends is None:
-        asked = f"Was the transition of step {step} likelier under {_kernels_in(theta)} than under {_kernels_in(-theta)}?"
-        yes, no = _transitions(signs == 1), _transitions(signs == -1)
+    block = int(facts["step"])
+    if rewards is None or block < steps:
+        asked, yes, no = _about_transition(theta[: kernels.shape[-1]], block + 1, kernels)
     else:
-        asked = f"Did step {step} end in one of the states {_ranges(np.flatnonzero(ends == 1))}? "
-        asked += f"(They are likelier under {_kernels_in(theta)} than under {_kernels_in(-theta)}.)"
-        yes, no = (f"any transition to {_ranges(np.flatnonzero(ends == sign)) or 'no state'}" for sign in (1, -1))
+        asked, yes, no = _about_reward(theta[: rewards.dimension], block - steps + 1, rewards)
     open_round = math.isnan(facts["answer"])
     return Question(
         round=int(facts["round"]),
@@ -91,6 +87,35 @@ def _question(row: Array, kernels: Array, small: float) -> Question:
         answer=None if open_round else facts["answer"],
         noise=None if open_round else facts["noise"],
     )
+
+
+def _about_transition(theta: Array, step: int, kernels: Array) -> tuple[str, str, str]:
+    """What is asked, and what is answered with yes and with no."""
+    said, total = kernels @ theta, kernels.sum(axis=-1)
+    signs = np.where(np.abs(said) > SMALL * total, np.sign(said), 0.0).astype(np.int8)
+    ends, rather = _by_next_state(signs, total > 0), f"likelier under {_kernels_in(theta)} than under {_kernels_in(-theta)}"
+    if ends is None:
+        return f"Was the transition of step {step} {rather}?", _transitions(signs == 1), _transitions(signs == -1)
+    yes, no = (_ranges(np.flatnonzero(ends == sign)) or "none" for sign in (1, -1))
+    asked = f"Did step {step} end in one of the states {yes}? (They are {rather}.)"
+    return asked, f"any transition to {yes}", f"any transition to {no}"
+
+
+def _about_reward(direction: Array, step: int, rewards: RewardFeatures) -> tuple[str, str, str]:
+    g = reward_signs(rewards, direction[None])[0]
+    high, low = (_pairs(np.argwhere(g == sign)) for sign in (1, -1))
+    if low == "nothing":
+        return f"Was the reward of step {step} high, {high}?", f"a reward of 1 {high}", f"a reward of 0 {high}"
+    asked = f"Was the reward of step {step} high in some states and by some actions, or low in others?"
+    return asked, f"a reward of 1 {high}; a reward of 0 {low}", f"a reward of 0 {high}; a reward of 1 {low}"
+
+
+def _pairs(pairs: Ints) -> str:
+    """Pairs of state and action, by their actions: in states 0, 3-5 by action 1."""
+    of: dict[str, list[int]] = {}
+    for state in np.unique(pairs[:, 0]):
+        of.setdefault(_ranges(pairs[pairs[:, 0] == state, 1]), []).append(int(state))
+    return " and ".join(f"in states {_ranges(np.array(states))} by actions {by}" for by, states in of.items()) or "nothing"
 
 
 def _served(sampled: float, optimistic: float) -> str:

@@ -18,17 +18,42 @@ _PARTS = ("policies", "users", "steps", "thetas", "answers")
 _MOST = 2**20  # rows of the history
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of a problem: weights of `dimension` kernels at each of `steps` steps, and of `rewards` features (0: known) at each of `horizon`."""
+
+    horizon: int
+    steps: int
+    states: int
+    actions: int
+    dimension: int
+    rewards: int
+
+    @property
+    def blocks(self) -> int:
+        """What questions are about: the transitions of each step, then the rewards of each."""
+        return self.steps + (self.horizon if self.rewards else 0)
+
+    @property
+    def width(self) -> int:
+        """Of a question's direction."""
+        return max(self.dimension, self.rewards)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Past:
-    """All rounds so far: the recent ones, the evidence of those before them, and the table of all questions."""
+    """All rounds so far: the recent ones, the evidence of those before them (of weights and of rewards), and the table of all questions."""
 
     rounds: list[Asked]
     folded: Evidence
+    rewards: Evidence
     history: Array
 
-    def after(self, first: Evidence) -> "Past":
-        """Without the oldest round, if there are many: `first` is the evidence with it."""
-        return Past(self.rounds[1:], first, self.history) if len(self.rounds) > RECENT else self
+    def after(self, first: Evidence, rewards: Evidence, history: Array) -> "Past":
+        """With a new table, and without the oldest round, if there are many: `first` and `rewards` are the evidence with it."""
+        if len(self.rounds) > RECENT:
+            return Past(self.rounds[1:], first, rewards, history)
+        return Past(self.rounds, self.folded, self.rewards, history)
 
 
 def remember(
@@ -38,6 +63,8 @@ def remember(
     memory: dict[str, npt.NDArray[np.generic]] = {
         "precision": past.folded.precision,
         "information": past.folded.information,
+        "reward_precision": past.rewards.precision,
+        "reward_information": past.rewards.information,
         "history": past.history,
         "rounds": np.array(len(past.rounds)),
     }
@@ -46,28 +73,36 @@ def remember(
     return memory | {"policies": policies, "shares": shares, "steps": steps, "thetas": thetas, "total": np.array(users)}
 
 
-def recall(released: Released, kernels: Array, steps: int, horizon: int) -> Past:
-    """The past at a release, the round that it has just closed included. kernels [s, a, s', i].
+def recall(released: Released, sizes: Sizes) -> Past:
+    """The past at a release, the round that it has just closed included.
 
     On a device a server says this, and compiled loops look things up by it: nothing in it is taken on faith.
     """
-    memory, d = released.memory, kernels.shape[-1]
+    memory = released.memory
+    shapes = {
+        "precision": (sizes.steps, sizes.dimension, sizes.dimension),
+        "information": (sizes.steps, sizes.dimension),
+        "reward_precision": (sizes.horizon, sizes.rewards, sizes.rewards),
+        "reward_information": (sizes.horizon, sizes.rewards),
+    }
     if set(memory) == {"seed"}:
-        return Past([], Evidence(np.zeros((steps, d, d)), np.zeros((steps, d))), nothing_asked(d))
+        none = [np.zeros(shape) for shape in shapes.values()]
+        return Past([], Evidence(*none[:2]), Evidence(*none[2:]), nothing_asked(sizes.width))
     rounds = [_asked(memory, f"{number}.") for number in range(min(int(memory["rounds"]), RECENT + 1))]
     total, shares = int(memory["total"]), memory["shares"]
     if not (_numbers(shares) and (shares >= 0).all() and shares.any() and 0 <= total <= released.users):
         raise InvalidParameter("the memory of earlier rounds does not fit this problem")
     users = np.array(divided(released.users - total, shares), dtype=np.float64)
     last = Asked(memory["policies"], users, memory["steps"], memory["thetas"], released.values, released.noise.std)
-    folded, history = Evidence(memory["precision"], memory["information"]), memory["history"]
-    fits = all(_fits(asked, kernels, steps, horizon) for asked in [*rounds, last])
-    fits = fits and folded.precision.shape == (steps, d, d) and folded.information.shape == (steps, d)
-    fits = fits and _numbers(folded.precision) and _numbers(folded.information)
-    fits = fits and history.dtype == np.float64 and history.ndim == 2 and history.shape[1] == len(COLUMNS) + d
+    history = memory["history"]
+    fits = all(_fits(asked, sizes) for asked in [*rounds, last])
+    fits = fits and all(memory[name].shape == shape and _numbers(memory[name]) for name, shape in shapes.items())
+    fits = fits and history.dtype == np.float64 and history.ndim == 2 and history.shape[1] == len(COLUMNS) + sizes.width
     if not fits or not len(last.answers) <= len(history) <= _MOST:
         raise InvalidParameter("the memory of earlier rounds does not fit this problem")
-    return Past([*rounds, last], folded, answered(history, released.values, released.noise.std))
+    evidence = [memory[name] for name in shapes]
+    told = answered(history, released.values, released.noise.std)
+    return Past([*rounds, last], Evidence(*evidence[:2]), Evidence(*evidence[2:]), told)
 
 
 def _asked(memory: Memory, place: str) -> Asked:
@@ -79,18 +114,17 @@ def _numbers(values: npt.NDArray[np.generic]) -> bool:
     return values.dtype == np.float64 and bool(np.isfinite(values).all())
 
 
-def _fits(asked: Asked, kernels: Array, steps: int, horizon: int) -> bool:
-    S, A, _, d = kernels.shape
+def _fits(asked: Asked, sizes: Sizes) -> bool:
     served, questions = len(asked.users), len(asked.steps)
     shapes = {
-        "policies": (served, horizon, S),
+        "policies": (served, sizes.horizon, sizes.states),
         "users": (served,),
         "steps": (questions,),
-        "thetas": (questions, d),
+        "thetas": (questions, sizes.width),
         "answers": (questions,),
     }
     fits = served > 0 and all(getattr(asked, part).shape == shape for part, shape in shapes.items())
-    for part, most in (("policies", A), ("steps", steps)):
+    for part, most in (("policies", sizes.actions), ("steps", sizes.blocks)):
         numbers = getattr(asked, part)
         fits = fits and numbers.dtype == np.int64 and bool(((numbers >= 0) & (numbers < most)).all())
     fits = fits and all(_numbers(getattr(asked, part)) for part in ("users", "thetas", "answers"))

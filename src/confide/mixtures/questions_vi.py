@@ -16,9 +16,20 @@ from confide.mixtures import _question_kernels as _kernels
 from confide.mixtures.linopt_vi import known_mixture
 from confide.mixtures.question_contributions import Answers, AnswerSums
 from confide.mixtures.question_history_planning import asked_now, in_words, removed
-from confide.mixtures.question_memory_planning import Past, recall, remember
-from confide.mixtures.question_planning import SMALL, Belief, believe, candidates, choose, evaluate
+from confide.mixtures.question_memory_planning import Past, Sizes, recall, remember
+from confide.mixtures.question_planning import SMALL, Belief, Candidates, Evidence, believe, candidates, choose, evaluate
+from confide.mixtures.reward_question_planning import (
+    RewardBelief,
+    about_transitions,
+    believe_rewards,
+    expected_answer,
+    joined,
+    visited,
+    with_rewards,
+)
+from confide.mixtures.reward_question_planning import signs as reward_signs
 from confide.mixtures.value_features import value_steps
+from confide.planners.reward_features import RewardFeatures, centred_rewards
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, Request
@@ -43,6 +54,7 @@ class Questions:
     stds: Array  # of the noise on each answer, if 1, 2, ... questions are asked: on their sum over a round, or on each user's
     each: bool  # whether every user's answers have noise of their own
     spread: float  # of the samples, against the posterior's standard deviation
+    rewards: RewardFeatures | None  # of unknown rewards
     _kernels: Array = field(repr=False)  # [s, a, s', i]
     changing: ClassVar[bool] = True  # how many numbers the users of a round contribute is decided from releases
 
@@ -53,21 +65,24 @@ class Questions:
 
     def plan(self, released: Released) -> Round:
         past = self._recall(released)
-        belief, first = believe(past.rounds, past.folded, self._kernels, self.public.start)
+        about_weights = [about_transitions(asked, self.public.dimension) for asked in past.rounds]
+        belief, first = believe(about_weights, past.folded, self._kernels, self.public.start)
+        learned, first_rewards = self._learned(past, belief)
         seed = released.memory["seed"]
         rng = np.random.default_rng([int(seed), released.generation])
         left = max(self.episodes - released.users, 1)
-        rewards = self._rewards(rng)
+        rewards = self._rewards(learned, rng)
         values, _ = _kernels.best_policies(self._kernels, rewards, belief.weights[None])
-        policies, hopes = self._policies(belief, rewards, rng)
+        policies, hopes, plausible = self._policies(belief, learned, rewards, rng)
+        everything = belief if learned is None else joined(belief, learned)
         even = np.append(np.full(SAMPLES, 1 / SAMPLES), [0.0, 0.0])
-        known = candidates(belief, policies, even, values[0], self._kernels, self.public.start, rng)
-        users = self._users(released.users, left, belief, known.rows, known.steps)
-        shares = self._shares(users, left, float(self.public.start @ values[0, 0]), policies, hopes, belief.weights)
-        known = candidates(belief, policies, shares, values[0], self._kernels, self.public.start, rng)
-        asked = choose(belief, known, users, self._noise(users))
+        known = self._candidates(belief, learned, policies, even, values[0], plausible, rng)
+        users = self._users(released.users, left, everything, known.rows, known.steps)
+        best = float(self.public.start @ values[0, 0])
+        shares = self._shares(users, left, best, policies, hopes, belief.weights, rewards)
+        known = self._candidates(belief, learned, policies, shares, values[0], plausible, rng)
+        asked = choose(everything, known, users, self._noise(users))
         steps, thetas = known.steps[asked], np.ascontiguousarray(known.thetas[asked])
-        signs = np.stack([_kernels.signs(self._kernels, theta, SMALL) for theta in thetas])
         history = asked_now(
             past.history,
             first=released.users + 1,
@@ -75,15 +90,15 @@ class Questions:
             shares=shares,
             steps=steps,
             thetas=thetas,
-            removes=removed(belief, known, asked, users, float(self._noise(users)[len(asked) - 1])),
-            expected=users * (known.rows[asked] * belief.weights[steps]).sum(axis=1),
+            removes=removed(everything, known, asked, users, float(self._noise(users)[len(asked) - 1])),
+            expected=users * self._expected(belief, learned, policies, shares, steps, thetas, known.rows[asked]),
         )
-        past = replace(past.after(first), history=history)
+        past = past.after(first, first_rewards, history)
         begun = remember(past, policies=policies, shares=shares, steps=steps, thetas=thetas, users=released.users)
         memory = {"seed": seed, **begun}
         shown = tuple(TabularPolicy(actions, self.public.actions) for actions in policies)
-        signal = users * _clearest(belief, known.rows, known.steps)
-        statistic = AnswerSums(steps, signs)
+        signal = users * _clearest(everything, known.rows, known.steps)
+        statistic = self._statistic(steps, thetas)
         return Round(shown, statistic, memory, signal if released.generation else None, tuple(shares), (statistic.bound, users))
 
     def _noise(self, users: int) -> Array:
@@ -95,20 +110,98 @@ class Questions:
         """Of the noise where one question is asked per step."""
         return float(self.stds[min(self.public.horizon - 1, len(self.stds)) - 1])
 
-    def _rewards(self, rng: np.random.Generator) -> Array:
-        """Where actions are equally good they are played at random: there, too, users can show something."""
-        assert self.public.rewards is not None
-        rewards: Array = self.public.rewards + TIES * rng.random(self.public.rewards.shape)
-        return rewards
+    @property
+    def _steps(self) -> int:
+        return value_steps(self.public.horizon)
 
-    def _policies(self, belief: Belief, rewards: Array, rng: np.random.Generator) -> tuple[Ints, list[float]]:
-        """Policies for samples of the belief, and two explorers with what they hope for: the most valuable sample, and optimism."""
-        _, played = _kernels.best_policies(self._kernels, rewards, belief.samples(SAMPLES, self.spread, rng))
-        values, others = _kernels.best_policies(self._kernels, rewards, belief.samples(HOPES, 1.0, rng))
+    def _learned(self, past: Past, belief: Belief) -> tuple[RewardBelief | None, Evidence]:
+        """What is known of unknown rewards, and the evidence to keep of them."""
+        if self.rewards is None:
+            return None, past.rewards
+        return believe_rewards(past.rounds, past.rewards, self.rewards, belief, self._kernels, self.public.start)
+
+    def _rewards(self, learned: RewardBelief | None, rng: np.random.Generator) -> Array:
+        """Where actions are equally good they are played at random: there, too, users can show something."""
+        known = self.public.rewards if learned is None else learned.rewards(learned.weights)
+        assert known is not None
+        return np.asarray(known + TIES * rng.random(known.shape))
+
+    def _statistic(self, steps: Ints, thetas: Array) -> AnswerSums:
+        """The table of answers to these questions, and which of them are about rewards."""
+        tables, d = [], self.public.dimension
+        for block, theta in zip(steps, thetas, strict=True):
+            if block < self._steps:
+                tables.append(_kernels.signs(self._kernels, np.ascontiguousarray(theta[:d]), SMALL))
+            else:
+                assert self.rewards is not None
+                g = reward_signs(self.rewards, theta[None, : self.rewards.dimension])[0].astype(np.int8)
+                tables.append(np.repeat(g[:, :, None], self.public.states, axis=2))
+        about = steps >= self._steps
+        return AnswerSums(np.where(about, steps - self._steps, steps), np.stack(tables), about)
+
+    def _candidates(
+        self,
+        belief: Belief,
+        learned: RewardBelief | None,
+        policies: Ints,
+        shares: Array,
+        values: Array,
+        plausible: Ints,
+        rng: np.random.Generator,
+    ) -> Candidates:
+        known = candidates(belief, policies, shares, values, self._kernels, self.public.start, rng)
+        if learned is None:
+            return known
+        given = belief.weights, self._kernels, self.public.start
+        each = np.array([visited(one[None], np.ones(1), *given) for one in plausible])
+        return with_rewards(known, learned, visited(policies, shares, *given), each)
+
+    def _expected(
+        self,
+        belief: Belief,
+        learned: RewardBelief | None,
+        policies: Ints,
+        shares: Array,
+        steps: Ints,
+        thetas: Array,
+        rows: Array,
+    ) -> Array:
+        """What one user answers to each question on average, by the estimate."""
+        d, found = self.public.dimension, np.zeros(len(steps))
+        for q, block in enumerate(steps):
+            if learned is None or block < self._steps:
+                found[q] = rows[q, :d] @ belief.weights[block]
+            else:
+                visits = visited(policies, shares, belief.weights, self._kernels, self.public.start)
+                found[q] = expected_answer(learned, thetas[q, : learned.weights.shape[1]], int(block) - self._steps, visits)
+        return found
+
+    def _policies(
+        self, belief: Belief, learned: RewardBelief | None, rewards: Array, rng: np.random.Generator
+    ) -> tuple[Ints, list[float], Ints]:
+        """Policies for samples of the belief, and two explorers with what they hope for: the most valuable sample, and optimism.
+
+        And all the plausible policies among which the most valuable one was found.
+        """
+        _, played = self._best(belief, learned, rewards, SAMPLES, self.spread, rng)
+        values, others = self._best(belief, learned, rewards, HOPES, 1.0, rng)
         worth = values[:, 0] @ self.public.start
-        hoped, hopeful = _kernels.hopeful(self._kernels, rewards, belief.weights, belief.covariance, 1.0)
+        high = rewards if learned is None else learned.hoped() + (rewards - learned.rewards(learned.weights))
+        hoped, hopeful = _kernels.hopeful(self._kernels, high, belief.weights, belief.covariance, 1.0)
         policies = np.concatenate([played, others[worth.argmax()][None], hopeful[None]])
-        return policies, [float(worth.max()), float(self.public.start @ hoped[0])]
+        return policies, [float(worth.max()), float(self.public.start @ hoped[0])], others
+
+    def _best(
+        self, belief: Belief, learned: RewardBelief | None, rewards: Array, count: int, spread: float, rng: np.random.Generator
+    ) -> tuple[Array, Ints]:
+        """(values [n, h, s], actions [n, h, s]) of the best policies for plausible weights, and for plausible rewards where unknown."""
+        drawn = belief.samples(count, spread, rng)
+        if learned is None:
+            return _kernels.best_policies(self._kernels, rewards, drawn)
+        ties = rewards - learned.rewards(learned.weights)
+        each = learned.samples(count, spread, rng) + ties
+        found = [_kernels.best_policies(self._kernels, own, drawn[n : n + 1]) for n, own in enumerate(each)]
+        return np.concatenate([values for values, _ in found]), np.concatenate([actions for _, actions in found])
 
     def _users(self, served: int, left: int, belief: Belief, rows: Array, steps: Ints) -> int:
         """So many that the clearest question stands out of the noise, within limits: few releases, and none too late."""
@@ -118,27 +211,31 @@ class Questions:
         most = MOST * served if served else self.episodes / 50
         return int(min(math.ceil(max(min(wanted, most), LEAST * served, FIRST)), left))
 
-    def _shares(self, users: int, left: int, best: float, policies: Ints, hopes: list[float], weights: Array) -> Array:
+    def _shares(
+        self, users: int, left: int, best: float, policies: Ints, hopes: list[float], weights: Array, rewards: Array
+    ) -> Array:
         """Explorers get users by what they could gain in all users to come, against what they lose by the estimate."""
         least = max(3.0, 2 * self._usual if not self.each else (2 * self._usual) ** 2) / 2
         explorers = []
-        assert self.public.rewards is not None
         for actions, hope in zip(policies[SAMPLES:], hopes, strict=True):
-            worth = evaluate(self._kernels, self.public.rewards, self.public.start, actions, weights)
+            worth = evaluate(self._kernels, rewards, self.public.start, actions, weights)
             wanted = 0.005 * max(hope - best, 0.0) * left / max(best - worth, 1e-3)
             explorers.append(min(EXPLORERS * users, max(least, wanted)))
         return np.append(np.full(SAMPLES, (users - sum(explorers)) / SAMPLES), explorers) / users
 
     def questions(self, released: Released) -> list[Question]:
         """What was asked up to this release, and what was answered, in words."""
-        return in_words(self._recall(released).history, self._kernels, SMALL)
+        return in_words(self._recall(released).history, self._kernels, self._steps, self.rewards)
 
     def asked(self, planned: Round) -> list[Question]:
         """The same with the questions of the round that was planned from it, which is still open."""
-        return in_words(np.asarray(planned.memory["history"]), self._kernels, SMALL)
+        return in_words(np.asarray(planned.memory["history"]), self._kernels, self._steps, self.rewards)
 
     def _recall(self, released: Released) -> Past:
-        return recall(released, self._kernels, value_steps(self.public.horizon), self.public.horizon)
+        public = self.public
+        unknown = 0 if self.rewards is None else self.rewards.dimension
+        sizes = Sizes(public.horizon, self._steps, public.states, public.actions, public.dimension, unknown)
+        return recall(released, sizes)
 
     def describe(self) -> Description:
         planning = f"policies for weights drawn from the posterior, {self.spread:g} x its standard deviation, and two explorers"
@@ -150,13 +247,25 @@ def _clearest(belief: Belief, rows: Array, steps: Ints) -> float:
     return float(np.sqrt(max(np.einsum("qi,qij,qj->q", rows, belief.covariance[steps], rows).max(), 0.0)))
 
 
+def _unknown_rewards(public: LinearMixturePublic) -> RewardFeatures | None:
+    if public.rewards is not None:
+        return None
+    if public.reward_features is None:
+        raise InvalidParameter("QuestionsVI needs known rewards, or features in which they are linear")
+    return centred_rewards(public.reward_features)
+
+
 class QuestionsVI(Learner):
     """Value iteration on mixture weights that are learned from few yes/no questions per user, chosen from earlier releases.
 
-    Guarantee: joint DP (`JointDP`) for every user, by one query per user: the answers to the questions of its round, under K-norm noise.
+    Guarantee: joint DP (`JointDP`) for every user, by one query per user: the answers to the questions of its round, under K-norm noise;
+    or local DP (`LocalDP`), by one index from each user's device, which answers a few of them by randomized response (`SignReport`).
     The guarantee is pure, epsilon alone, also where delta > 0: for few numbers this noise is smaller than the Gaussian. Policies,
     questions and the sizes of rounds are functions of releases and of a public seed. PRIVACY IS PROVED; REGRET IS MEASURED
     (docs/mixtures.md), not proved.
+
+    Unknown rewards, linear in public features, are learned from questions about them: whether the reward of a step was high in some states
+    and low in others.
 
     Why it asks so little: at epsilon = 1 each number that a user sends costs noise on all of them, and most numbers that a user could send
     say nothing about what is still undecided. A question asks whether a transition speaks for one direction of the weights or against it.
@@ -177,18 +286,20 @@ class QuestionsVI(Learner):
         bonus_scale: float | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        known_mixture(public, "QuestionsVI")
+        known_mixture(public, "QuestionsVI", rewards=False)
         if calibration != "tight":
             raise InvalidParameter(f'QuestionsVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
         check_choices(calibration, bonus_scale)
         schedule = AtMost(episodes, 8 + math.ceil(math.log(max(episodes / 30, 1.0)) / math.log(1 + LEAST)))
         steps, d = value_steps(public.horizon), public.dimension
-        most = max((d - 1) * steps, 1)
-        most = most if privacy.epsilon == math.inf else min(most, 3 * steps)
+        rewards = _unknown_rewards(public)
+        unknown = 0 if rewards is None else rewards.dimension * public.horizon
+        most = max((d - 1) * steps + unknown, 1)
+        most = most if privacy.epsilon == math.inf else min(most, 3 * (steps + (public.horizon if unknown else 0)))
         stds = [expected_noise(Answers(D + 1), schedule, privacy=privacy, discrete=False).first for D in range(most)]
         spread = 0.4 if bonus_scale is None else bonus_scale
         kernels = np.ascontiguousarray(np.moveaxis(public.kernels, 0, -1))
-        algorithm = Questions(public, episodes, np.array(stds), isinstance(privacy, LocalDP), spread, kernels)
+        algorithm = Questions(public, episodes, np.array(stds), isinstance(privacy, LocalDP), spread, rewards, kernels)
         super().__init__(Calibration(algorithm, schedule), privacy=privacy, noise=noise)
 
     def questions(self) -> list[Question]:
