@@ -24,6 +24,7 @@ from confide.mixtures.reward_question_planning import (
     believe_rewards,
     expected_answer,
     joined,
+    reward_relevance,
     visited,
     with_rewards,
 )
@@ -73,14 +74,14 @@ class Questions:
         left = max(self.episodes - released.users, 1)
         rewards = self._rewards(learned, rng)
         values, _ = _kernels.best_policies(self._kernels, rewards, belief.weights[None])
-        policies, hopes, plausible = self._policies(belief, learned, rewards, rng)
+        policies, hopes, matters = self._policies(belief, learned, rewards, rng)
         everything = belief if learned is None else joined(belief, learned)
         even = np.append(np.full(SAMPLES, 1 / SAMPLES), [0.0, 0.0])
-        known = self._candidates(belief, learned, policies, even, values[0], plausible, rng)
+        known = self._candidates(belief, learned, policies, even, values[0], matters, rng)
         users = self._users(released.users, left, everything, known.rows, known.steps)
         best = float(self.public.start @ values[0, 0])
         shares = self._shares(users, left, best, policies, hopes, belief.weights, rewards)
-        known = self._candidates(belief, learned, policies, shares, values[0], plausible, rng)
+        known = self._candidates(belief, learned, policies, shares, values[0], matters, rng)
         asked = choose(everything, known, users, self._noise(users))
         steps, thetas = known.steps[asked], np.ascontiguousarray(known.thetas[asked])
         history = asked_now(
@@ -146,15 +147,14 @@ class Questions:
         policies: Ints,
         shares: Array,
         values: Array,
-        plausible: Ints,
+        matters: Array,
         rng: np.random.Generator,
     ) -> Candidates:
         known = candidates(belief, policies, shares, values, self._kernels, self.public.start, rng)
         if learned is None:
             return known
-        given = belief.weights, self._kernels, self.public.start
-        each = np.array([visited(one[None], np.ones(1), *given) for one in plausible])
-        return with_rewards(known, learned, visited(policies, shares, *given), each)
+        visits = visited(policies, shares, belief.weights, self._kernels, self.public.start)
+        return with_rewards(known, learned, visits, matters)
 
     def _expected(
         self,
@@ -178,29 +178,34 @@ class Questions:
 
     def _policies(
         self, belief: Belief, learned: RewardBelief | None, rewards: Array, rng: np.random.Generator
-    ) -> tuple[Ints, list[float], Ints]:
+    ) -> tuple[Ints, list[float], Array]:
         """Policies for samples of the belief, and two explorers with what they hope for: the most valuable sample, and optimism.
 
-        And all the plausible policies among which the most valuable one was found.
+        And how much the choice between the best policies of plausible weights depends on the rewards of each step.
         """
-        _, played = self._best(belief, learned, rewards, SAMPLES, self.spread, rng)
-        values, others = self._best(belief, learned, rewards, HOPES, 1.0, rng)
+        drawn, paid = belief.samples(SAMPLES, self.spread, rng), self._paid(learned, rewards, SAMPLES, self.spread, rng)
+        _, played = self._best(drawn, paid)
+        plausible = belief.samples(HOPES, 1.0, rng)
+        values, others = self._best(plausible, self._paid(learned, rewards, HOPES, 1.0, rng))
         worth = values[:, 0] @ self.public.start
         high = rewards if learned is None else learned.hoped() + (rewards - learned.rewards(learned.weights))
         hoped, hopeful = _kernels.hopeful(self._kernels, high, belief.weights, belief.covariance, 1.0)
         policies = np.concatenate([played, others[worth.argmax()][None], hopeful[None]])
-        return policies, [float(worth.max()), float(self.public.start @ hoped[0])], others
-
-    def _best(
-        self, belief: Belief, learned: RewardBelief | None, rewards: Array, count: int, spread: float, rng: np.random.Generator
-    ) -> tuple[Array, Ints]:
-        """(values [n, h, s], actions [n, h, s]) of the best policies for plausible weights, and for plausible rewards where unknown."""
-        drawn = belief.samples(count, spread, rng)
+        hopes = [float(worth.max()), float(self.public.start @ hoped[0])]
         if learned is None:
-            return _kernels.best_policies(self._kernels, rewards, drawn)
-        ties = rewards - learned.rewards(learned.weights)
-        each = learned.samples(count, spread, rng) + ties
-        found = [_kernels.best_policies(self._kernels, own, drawn[n : n + 1]) for n, own in enumerate(each)]
+            return policies, hopes, np.zeros(0)
+        each = np.array([visited(one[None], np.ones(1), belief.weights, self._kernels, self.public.start) for one in others])
+        return policies, hopes, reward_relevance(learned, each)
+
+    def _paid(self, learned: RewardBelief | None, rewards: Array, count: int, spread: float, rng: np.random.Generator) -> Array:
+        """Rewards [n, h, s, a]: plausible ones, where they are unknown."""
+        if learned is None:
+            return np.repeat(rewards[None], count, axis=0)
+        return np.asarray(learned.samples(count, spread, rng) + (rewards - learned.rewards(learned.weights)))
+
+    def _best(self, weights: Array, rewards: Array) -> tuple[Array, Ints]:
+        """(values [n, h, s], actions [n, h, s]) of the best policies for weights [n, h, i] and rewards [n, h, s, a]."""
+        found = [_kernels.best_policies(self._kernels, rewards[n], weights[n : n + 1]) for n in range(len(weights))]
         return np.concatenate([values for values, _ in found]), np.concatenate([actions for _, actions in found])
 
     def _users(self, served: int, left: int, belief: Belief, rows: Array, steps: Ints) -> int:

@@ -100,24 +100,29 @@ def _evidence(g: Array, visits: Array, answers: Array, std: float, features: Rew
     return M.T @ weighted, weighted.T @ centred
 
 
-def with_rewards(known: Candidates, learned: RewardBelief, visits: Array, plausible: Array) -> Candidates:
-    """The candidates with questions about rewards, for one user with these visits [h, s, a]; `plausible` policies have visits [n, h, s, a].
+def reward_relevance(learned: RewardBelief, plausible: Array) -> Array:
+    """[h, j, j]: how much the choice between policies depends on rewards, for those with visits [n, h, s, a]; never nothing.
 
-    A reward matters as far as plausible policies differ in how often they get it.
+    A reward matters as far as plausible policies differ in how often they get it: the covariance of their values' gradients, in the units
+    of the prior.
     """
-    H, j = learned.weights.shape
-    steps, d = len(known.relevance), known.thetas.shape[1]
-    width = max(d, j)
     counted = np.einsum("nhsa,saj->nhj", plausible, learned.features.rows)
     differences = counted - counted.mean(axis=0)
     B = np.einsum("nhi,nhj->hij", differences, differences) / len(plausible)
+    size = np.maximum(np.trace(B, axis1=1, axis2=2) * variance_of(learned.features), 1e-18)
+    return np.asarray(B / np.sqrt(size)[:, None, None] + 1e-5 * np.eye(B.shape[-1]))
+
+
+def with_rewards(known: Candidates, learned: RewardBelief, visits: Array, matters: Array) -> Candidates:
+    """The candidates with questions about rewards, for one user with these visits [h, s, a]; `matters` is their relevance [h, j, j]."""
+    H, j = learned.weights.shape
+    steps, d = len(known.relevance), known.thetas.shape[1]
+    width = max(d, j)
     relevance = np.zeros((steps + H, width, width))
-    relevance[:steps, :d, :d] = known.relevance
+    relevance[:steps, :d, :d], relevance[steps:, :j, :j] = known.relevance, matters
     of, thetas, rows = [known.steps], [_wide(known.thetas, width)], [_wide(known.rows, width)]
     for h in range(H):
-        size = np.trace(B[h]) * variance_of(learned.features)
-        relevance[steps + h, :j, :j] = (B[h] / np.sqrt(size) if size > 1e-18 else 0.0) + 1e-5 * np.eye(j)
-        directions = _directions(learned.covariance[h], relevance[steps + h, :j, :j])
+        directions = _directions(learned.covariance[h], matters[h])
         M = np.einsum("qsa,sa,saj->qj", signs(learned.features, directions), visits[h], learned.features.rows)
         of.append(np.full(len(directions), steps + h))
         thetas.append(_wide(directions, width))
