@@ -8,6 +8,7 @@ import pytest
 import confide
 from confide.mixtures import _question_kernels as kernels_of
 from confide.mixtures.question_contributions import AnswerSums
+from confide.mixtures.question_history_planning import COLUMNS, in_words
 from confide.mixtures.question_planning import SMALL, Asked, Evidence, believe, evaluate
 from confide.mixtures.reward_question_planning import believe_rewards, expected_answer, visited
 from confide.mixtures.reward_question_planning import signs as reward_signs
@@ -131,8 +132,6 @@ def test_what_was_asked_is_saved_with_a_run_and_shown(asked, tmp_path):
 
 def test_yes_and_no_are_those_of_the_answers():
     """Where the next state alone decides, states are named; elsewhere transitions are."""
-    from confide.mixtures.question_history_planning import COLUMNS, in_words
-
     row = np.full((1, len(COLUMNS) + 2), 1.0)
     row[0, len(COLUMNS) :] = 1.0, -1.0
     kernels = np.zeros((4, 1, 4, 2))
@@ -253,7 +252,18 @@ def test_it_learns_rewards_too(privacy):
     assert run.regret[-1] < (400 if isinstance(privacy, confide.NoPrivacy) else 900)
     told = [q for q in run.questions if "reward" in q.asked]
     assert told and {q.asked for q in told} < {q.asked for q in run.questions}
-    assert any(q.asked == "Was the reward of step 5 high, in states 0 by actions 0-3?" for q in told)
+    assert all(q.yes.startswith("a reward of ") and q.no.startswith("a reward of ") for q in told)
+
+
+def test_a_question_about_a_reward_in_words():
+    row = np.full((1, len(COLUMNS) + 5), 8.0)
+    row[0, len(COLUMNS) :] = 1.0, 0.0, 0.0, 0.0, 0.0
+    (told,) = in_words(row, P, 4, FEATURES)
+    assert told.asked == "Was the reward of step 5 high, in states 0 by actions 0-3?"
+    row[0, len(COLUMNS) + 1] = -1.0
+    (told,) = in_words(row, P, 4, FEATURES)
+    assert told.yes == "a reward of 1 in states 0 by actions 0-3; a reward of 0 in states 19 by actions 0-3"
+    assert told.no == "a reward of 0 in states 0 by actions 0-3; a reward of 1 in states 19 by actions 0-3"
 
 
 def test_rewards_are_known_or_have_features():
