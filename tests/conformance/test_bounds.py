@@ -226,6 +226,7 @@ CASES = {
         because=BY_L2,
     ),
     "answers": table(AnswerSums(np.array([0, 1, 1]), QUESTIONS), 5, 2, 3),
+    "answers about rewards": table(AnswerSums(np.array([0, 1, 1]), QUESTIONS, np.array([False, True, True])), 5, 2, 3),
     "value targets": table(
         ValueTargets(WeightedRows(2, 2, 1.05), reduced(3), LOCK_REWARDS.kernels, VALUES),
         5,

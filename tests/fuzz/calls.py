@@ -216,6 +216,7 @@ def _privatizers():
     rounds = usual | {"schedule": privatizers.AtMost(100, 9)}
     found["RoundsPrivatizer"] = Case(privatizers.RoundsPrivatizer, rounds)
     found["RoundsPrivatizer.open"] = Case(privatizers.RoundsPrivatizer(**_made(rounds)).open, {"bound": bound, "users": 3})
+    found["LocalRoundsPrivatizer"] = Case(privatizers.LocalRoundsPrivatizer, local | {"schedule": privatizers.AtMost(100, 9)})
     found["AtMost"] = Case(privatizers.AtMost, {"users": 100, "leaves": 9})
     found["Schedule"] = Case(privatizers.Schedule, {"times": (1, 2, 5)})
     found["custom"] = Case(privatizers.custom, {"times": [1, 2, 5]})

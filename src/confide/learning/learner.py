@@ -32,6 +32,7 @@ from confide.privatizers import (
     DistributedPrivatizer,
     ExpectedNoise,
     LocalPrivatizer,
+    LocalRoundsPrivatizer,
     Message,
     Privatizer,
     RoundsPrivatizer,
@@ -394,9 +395,9 @@ class Learner:
                 self._store.write(self._saved())
                 self._durable = True
 
-    def _messages(self) -> LocalPrivatizer | DistributedPrivatizer:
+    def _messages(self) -> LocalPrivatizer | LocalRoundsPrivatizer | DistributedPrivatizer:
         privatizer = self._privatizer
-        if not isinstance(privatizer, LocalPrivatizer | DistributedPrivatizer):
+        if not isinstance(privatizer, LocalPrivatizer | LocalRoundsPrivatizer | DistributedPrivatizer):
             raise PrivacyError(
                 f"clients and messages are for LocalDP and DistributedDP, but this agent has {type(self.privacy).__name__}: "
                 "pass trajectories to observe"

@@ -10,7 +10,7 @@ import numpy as np
 from confide.arguments import flag, kind
 from confide.errors import DuplicateMessage, InvalidParameter, PrivacyError, StaleMessage, StateError
 from confide.mechanisms.additive import AdditiveNoise
-from confide.mechanisms.codebook import Codebook
+from confide.mechanisms.codebook import Report
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.mechanisms.state import pack, unpack
@@ -22,6 +22,22 @@ from confide.privacy.request import Request
 from confide.privatizers.message import Channel, Message, local_noise, open_channel
 from confide.privatizers.privatizer import ExpectedNoise
 from confide.privatizers.schedule import Schedule, check_left
+
+
+def channel_mechanism(channel: Channel, simulated: int) -> Mechanism:
+    """What a certificate says of messages through this channel; those of so many users were simulated."""
+    noise, how = channel.noise, "one Gaussian sum with the messages' variance" if channel.kind == "index" else "one sum"
+    said = f"; simulated for {simulated} users, whose noise was drawn as {how}" if simulated else ""
+    made = Mechanism(
+        name="local",
+        distribution=noise.distribution,
+        norm=noise.norm,
+        sensitivity=noise.radius if isinstance(noise, Report) else noise.sensitivity,
+        scale=noise.std if isinstance(noise, Report) else noise.scale,
+        bound=describe(channel.bound),
+        query=f"one message from each user's device{said}",
+    )
+    return replace(made, parameters=noise.parameters) if isinstance(noise, Report) else replace(made, lattice=noise.step)
 
 
 class LocalPrivatizer:
@@ -78,26 +94,7 @@ class LocalPrivatizer:
 
     def mechanism(self) -> Mechanism:
         """What a certificate says of the messages."""
-        noise = self.channel.noise
-        made = Mechanism(
-            name="local",
-            distribution=noise.distribution,
-            norm=2,
-            sensitivity=noise.radius if isinstance(noise, Codebook) else noise.sensitivity,
-            scale=noise.std if isinstance(noise, Codebook) else noise.scale,
-            bound=describe(self.channel.bound),
-            query=f"one message from each user's device{self._said_simulated()}",
-        )
-        if isinstance(noise, Codebook):
-            numbers = {"vectors": noise.vectors, "nearest": noise.nearest, "epsilon": noise.epsilon, "dimension": noise.size}
-            return replace(made, parameters=numbers)
-        return replace(made, norm=noise.norm, lattice=noise.step)
-
-    def _said_simulated(self) -> str:
-        if not self._simulated:
-            return ""
-        how = "one Gaussian sum with the messages' variance" if self.channel.kind == "index" else "one sum"
-        return f"; simulated for {self._simulated} users, whose noise was drawn as {how}"
+        return channel_mechanism(self.channel, self._simulated)
 
     def device_source(self) -> NoiseSource:
         """Noise for one more device, of this server's kind: for devices that live in the same process."""
@@ -196,9 +193,9 @@ class LocalPrivatizer:
     ) -> ExpectedNoise:
         kind("schedule", schedule, Schedule), flag("discrete", discrete)
         made = local_noise(bound, privacy, discrete=discrete, users=schedule.users, loss=loss)
-        norm, size = (2, made.radius) if isinstance(made, Codebook) else (made.norm, made.sensitivity)
+        size = made.radius if isinstance(made, Report) else made.sensitivity
         first, last = (made.std * math.sqrt(users) for users in (schedule.times[0], schedule.users))
-        return ExpectedNoise("local", made.distribution, norm, size, made.loss(), first=first, last=last, worst=last)
+        return ExpectedNoise("local", made.distribution, made.norm, size, made.loss(), first=first, last=last, worst=last)
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(

@@ -14,9 +14,11 @@ class ExpectedNoise:
     """On each released number; standard deviations at the first, the last and the worst release. Known before there are any data."""
 
     mechanism: str
-    distribution: str  # gaussian | laplace | cube | codebook | none
+    distribution: str  # gaussian | laplace | cube | codebook | signs | none
     norm: int | str
-    sensitivity: float  # of one user's numbers together, in that norm; of a codebook their largest norm
+    sensitivity: (
+        float  # of one user's numbers together, in that norm; of a codebook their largest norm, of signs the largest number
+    )
     loss: Loss  # what the noise really gives
     first: float
     last: float
