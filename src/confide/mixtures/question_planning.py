@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import null_space
 
 from confide.mixtures import _question_kernels as _kernels
 from confide.mixtures.likelihood_planning import mixture
@@ -63,11 +64,8 @@ class Belief:
 def believe(rounds: list[Asked], folded: Evidence, kernels: Array, start: Array) -> tuple[Belief, Evidence]:
     """The belief after these rounds, and the evidence of the first of them on top of `folded`. kernels [s, a, s', i]."""
     steps, d = folded.information.shape
-    weights, precision, first = (
-        np.empty((steps, d)),
-        np.empty((steps, d, d)),
-        Evidence(folded.precision.copy(), folded.information.copy()),
-    )
+    weights, (precision, covariance, roots) = np.empty((steps, d)), np.empty((3, steps, d, d))
+    first = Evidence(folded.precision.copy(), folded.information.copy())
     at = [np.tile(start, (len(asked.users), 1)) for asked in rounds]
     for h in range(steps):
         rows = [_row(asked, states, h, kernels) for asked, states in zip(rounds, at, strict=True)]
@@ -76,19 +74,30 @@ def believe(rounds: list[Asked], folded: Evidence, kernels: Array, start: Array)
             parts = [_evidence(row, w, kernels) for row in rows]
             P = PRIOR * np.eye(d) + folded.precision[h] + sum(part[0] for part in parts)
             b = PRIOR / d + folded.information[h] + sum(part[1] for part in parts)
-            P = np.asarray((P + P.T) / 2)
-            w = project_simplex(np.asarray(np.linalg.solve(P, b)), P)
+            values, vectors = _spectrum(P)
+            free = np.full(d, 1 / d) + vectors @ (vectors.T @ (b - P.sum(axis=1) / d) / values)
+            metric = (vectors * values) @ vectors.T + PRIOR / d  # along 1 any positive number will do
+            w = project_simplex(free, metric)
         if parts:
             first.precision[h] += parts[0][0]
             first.information[h] += parts[0][1]
-        weights[h], precision[h] = w, P
+        weights[h], precision[h] = w, metric
+        covariance[h], roots[h] = (vectors / values) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
         transitions = np.tensordot(kernels, w, axes=1)
         at = [_visit_kernels.move(asked.policies[:, h], states, transitions) for asked, states in zip(rounds, at, strict=True)]
-    within = np.eye(d) - 1 / d  # weights sum to one, so only this part is uncertain
-    covariance = np.linalg.pinv(within @ precision @ within, hermitian=True)
-    values, vectors = np.linalg.eigh(covariance)  # the symmetric root: others depend on how eigenvectors are rounded
-    roots = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]) @ vectors.transpose(0, 2, 1)
     return Belief(weights, precision, covariance, roots), first
+
+
+def _spectrum(precision: Array) -> tuple[Array, Array]:
+    """Eigenvalues [d - 1] and eigenvectors [d, d - 1] on vectors that sum to zero: weights sum to one, so nothing else is uncertain.
+
+    In a basis: the rank of a projected matrix is decided by rounding, and one rounding error too many has the variance 1e9. Evidence only
+    adds to the prior, so an eigenvalue below it is a rounding error as well.
+    """
+    basis = null_space(np.ones((1, len(precision))))
+    inner = basis.T @ precision @ basis
+    values, vectors = np.linalg.eigh((inner + inner.T) / 2)
+    return np.maximum(values, PRIOR), np.asarray(basis @ vectors)
 
 
 _Row = tuple[Array, Array, Array, Array, float]  # thetas, visits, M, answers and the noise of one round at one step
@@ -105,7 +114,8 @@ def _evidence(row: _Row, weights: Array, kernels: Array) -> tuple[Array, Array]:
     thetas, visits, M, answers, std = row
     mean = M @ weights
     sampling = _kernels.moments(kernels, weights, thetas, visits, SMALL) - np.outer(mean, mean) / max(visits.sum(), 1.0)
-    R = sampling + (std**2 + 1e-3) * np.eye(len(answers))  # without noise and without users R would be singular
+    # without noise and without users R would be singular; 1e-6 per user keeps the precision's condition in what doubles can tell
+    R = sampling + (std**2 + 1e-3 + 1e-6 * visits.sum()) * np.eye(len(answers))
     weighted = np.linalg.solve(R, M)
     return M.T @ weighted, weighted.T @ answers
 
@@ -135,12 +145,14 @@ def candidates(
     relevance = np.empty((steps, d, d))
     for h in range(steps):
         visits = _visit_kernels.visits(policies[:, h], shares, at, kernels.shape[1])
-        relevance[h] = relevant(_kernels.relevance(kernels, values[h + 1], visits.sum(axis=1)))
+        later = values[h + 1] if h + 1 < len(values) else np.zeros_like(values[0])
+        relevance[h] = relevant(_kernels.relevance(kernels, later, visits.sum(axis=1)))
         C, root = belief.covariance[h], _root(relevance[h])
         useful = C @ root @ np.linalg.eigh(root @ C @ root)[1]
         thetas = np.concatenate([np.linalg.eigh(C)[1].T[1:], useful.T, [drawn[i, h] - drawn[j, h] for i, j in pairs]])
         length = np.linalg.norm(thetas, axis=1)
-        thetas = np.ascontiguousarray(thetas[length > 1e-9 * length.max()] / length[length > 1e-9 * length.max(), None])
+        long = length > max(1e-9 * length.max(), 1e-300)
+        thetas = np.ascontiguousarray(thetas[long] / length[long, None]) if long.any() else np.ones((1, d))
         found.append((thetas, _kernels.means(kernels, thetas, visits, SMALL)))
         at = _visit_kernels.move(policies[:, h], at, np.tensordot(kernels, belief.weights[h], axes=1))
     of = np.repeat(np.arange(steps), [len(thetas) for thetas, _ in found])
