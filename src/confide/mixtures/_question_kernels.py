@@ -175,3 +175,35 @@ def relevance(kernels: Array, values: Array, states: Array) -> Array:
                 for j in range(d):
                     result[i, j] += states[s] / A * (phi[a, i] - mean[i]) * (phi[a, j] - mean[j])
     return result
+
+
+@njit
+def greedy(covariance: Array, relevance: Array, rows: Array, steps: Ints, noise: Array, count: int) -> tuple[Ints, float]:
+    """`count` questions, one after the other by the fall of tr(B C), and that fall in all; rows [q, i] of all users, their noise [q]."""
+    Q, d = rows.shape
+    C, moved, score, spread = covariance.copy(), np.zeros((Q, d)), np.zeros(Q), np.ones(Q)
+    picked, total, changed = np.zeros(count, dtype=np.int64), 0.0, -1
+    for n in range(count):
+        for q in range(Q):
+            h = steps[q]
+            if n > 0 and h != changed:
+                continue
+            score[q], spread[q] = 0.0, noise[q]
+            for i in range(d):
+                moved[q, i] = 0.0
+                for j in range(d):
+                    moved[q, i] += C[h, i, j] * rows[q, j]
+                spread[q] += rows[q, i] * moved[q, i]
+            for i in range(d):
+                for j in range(d):
+                    score[q] += moved[q, i] * relevance[h, i, j] * moved[q, j]
+        best = 0
+        for q in range(Q):
+            if score[q] * spread[best] > score[best] * spread[q]:
+                best = q
+        picked[n], changed = best, steps[best]
+        total += score[best] / spread[best]
+        for i in range(d):
+            for j in range(d):
+                C[changed, i, j] -= moved[best, i] * moved[best, j] / spread[best]
+    return picked, total

@@ -67,6 +67,7 @@ def believe(rounds: list[Asked], folded: Evidence, kernels: Array, start: Array)
     weights, (precision, covariance, roots) = np.empty((steps, d)), np.empty((3, steps, d, d))
     first = Evidence(folded.precision.copy(), folded.information.copy())
     at = [np.tile(start, (len(asked.users), 1)) for asked in rounds]
+    basis = null_space(np.ones((1, d)))
     for h in range(steps):
         rows = [_row(asked, states, h, kernels) for asked, states in zip(rounds, at, strict=True)]
         w = np.full(d, 1 / d)
@@ -74,7 +75,7 @@ def believe(rounds: list[Asked], folded: Evidence, kernels: Array, start: Array)
             parts = [_evidence(row, w, kernels) for row in rows]
             P = PRIOR * np.eye(d) + folded.precision[h] + sum(part[0] for part in parts)
             b = PRIOR / d + folded.information[h] + sum(part[1] for part in parts)
-            values, vectors = _spectrum(P)
+            values, vectors = _spectrum(P, basis)
             free = np.full(d, 1 / d) + vectors @ (vectors.T @ (b - P.sum(axis=1) / d) / values)
             metric = (vectors * values) @ vectors.T + PRIOR / d  # along 1 any positive number will do
             w = project_simplex(free, metric)
@@ -88,13 +89,12 @@ def believe(rounds: list[Asked], folded: Evidence, kernels: Array, start: Array)
     return Belief(weights, precision, covariance, roots), first
 
 
-def _spectrum(precision: Array) -> tuple[Array, Array]:
+def _spectrum(precision: Array, basis: Array) -> tuple[Array, Array]:
     """Eigenvalues [d - 1] and eigenvectors [d, d - 1] on vectors that sum to zero: weights sum to one, so nothing else is uncertain.
 
     In a basis: the rank of a projected matrix is decided by rounding, and one rounding error too many has the variance 1e9. Evidence only
     adds to the prior, so an eigenvalue below it is a rounding error as well.
     """
-    basis = null_space(np.ones((1, len(precision))))
     inner = basis.T @ precision @ basis
     values, vectors = np.linalg.eigh((inner + inner.T) / 2)
     return np.maximum(values, PRIOR), np.asarray(basis @ vectors)
@@ -112,6 +112,8 @@ def _row(asked: Asked, states: Array, step: int, kernels: Array) -> _Row:
 
 def _evidence(row: _Row, weights: Array, kernels: Array) -> tuple[Array, Array]:
     thetas, visits, M, answers, std = row
+    if not len(answers):
+        return np.zeros((len(weights), len(weights))), np.zeros(len(weights))
     mean = M @ weights
     sampling = _kernels.moments(kernels, weights, thetas, visits, SMALL) - np.outer(mean, mean) / max(visits.sum(), 1.0)
     # without noise and without users R would be singular; 1e-6 per user keeps the precision's condition in what doubles can tell
@@ -178,29 +180,13 @@ def choose(belief: Belief, known: Candidates, users: float, stds: Array) -> Ints
 
     A question with row m lowers the covariance C by C m m^T C / (m^T C m + noise + sampling). More questions have more noise each.
     """
-    M, gains, chosen = users * known.rows, np.full(len(stds), -1.0), []
+    rows, best, asked = users * known.rows, -1.0, np.zeros(0, dtype=np.int64)
     for D, std in enumerate(stds, 1):
-        picked, gains[D - 1] = _greedy(belief.covariance, known, M, D, std**2 + users / 8)
-        chosen.append(picked)
-    return np.array(chosen[int(gains.argmax())], dtype=np.int64)
-
-
-def _greedy(covariance: Array, known: Candidates, M: Array, count: int, noise: float) -> tuple[list[int], float]:
-    C, total, picked = covariance.copy(), 0.0, []
-    CM = np.einsum("qi,qij->qj", M, C[known.steps])
-    score = np.einsum("qi,qij,qj->q", CM, known.relevance[known.steps], CM)
-    spread = (CM * M).sum(axis=1) + noise
-    for _ in range(count):
-        q = int((score / spread).argmax())
-        picked.append(q)
-        total += float(score[q] / spread[q])
-        h = known.steps[q]
-        C[h] -= np.outer(CM[q], CM[q]) / spread[q]
-        same = np.flatnonzero(known.steps == h)
-        CM[same] = M[same] @ C[h]
-        score[same] = np.einsum("qi,ij,qj->q", CM[same], known.relevance[h], CM[same])
-        spread[same] = (CM[same] * M[same]).sum(axis=1) + noise
-    return picked, total
+        noise = np.full(len(rows), std**2 + users / 8)
+        picked, gain = _kernels.greedy(belief.covariance, known.relevance, rows, known.steps, noise, D)
+        if gain > best:
+            best, asked = gain, picked
+    return asked
 
 
 def evaluate(kernels: Array, rewards: Array, start: Array, actions: Ints, weights: Array) -> float:
