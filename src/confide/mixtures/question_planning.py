@@ -22,6 +22,7 @@ from confide.planners.regression import project_simplex
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 SMALL = 1e-7  # |theta.P| below this share of sum_i P_i says nothing
+LEAST_RELEVANCE = 1e-5
 PRIOR = 3.0  # precision: about that of a vector drawn evenly from the simplex
 
 
@@ -126,7 +127,7 @@ def _evidence(row: _Row, weights: Array, kernels: Array) -> tuple[Array, Array]:
 class Candidates:
     """Questions that could be asked of users who follow given policies: steps [q], thetas [q, i], and rows M [q, i] for one user.
 
-    relevance [h, i, i] is how much the values of actions depend on what is learned of the weights of step h.
+    relevance [h, i, i] is how much the choice between plausible policies depends on the weights of step h.
     """
 
     steps: Ints
@@ -136,7 +137,7 @@ class Candidates:
 
 
 def candidates(
-    belief: Belief, policies: Ints, shares: Array, values: Array, kernels: Array, start: Array, rng: np.random.Generator
+    belief: Belief, policies: Ints, shares: Array, relevance: Array, kernels: Array, start: Array, rng: np.random.Generator
 ) -> Candidates:
     """Directions in which the belief is uncertain, in which values depend on it, and in which two samples differ."""
     steps, d = belief.weights.shape
@@ -144,11 +145,8 @@ def candidates(
     drawn = belief.samples(4, 1.0, rng)
     pairs = [(i, j) for i in range(3) for j in range(i + 1, 4)]
     found: list[tuple[Array, Array]] = []
-    relevance = np.empty((steps, d, d))
     for h in range(steps):
         visits = _visit_kernels.visits(policies[:, h], shares, at, kernels.shape[1])
-        later = values[h + 1] if h + 1 < len(values) else np.zeros_like(values[0])
-        relevance[h] = relevant(_kernels.relevance(kernels, later, visits.sum(axis=1)))
         C, root = belief.covariance[h], _root(relevance[h])
         useful = C @ root @ np.linalg.eigh(root @ C @ root)[1]
         thetas = np.concatenate([np.linalg.eigh(C)[1].T[1:], useful.T, [drawn[i, h] - drawn[j, h] for i, j in pairs]])
@@ -161,13 +159,16 @@ def candidates(
     return Candidates(of, np.concatenate([t for t, _ in found]), np.concatenate([m for _, m in found]), relevance)
 
 
-def relevant(B: Array) -> Array:
-    """Within the simplex, in the units of the prior, and never nothing: what does not seem to matter yet may."""
-    d = len(B)
+def relevance(gradients: Array) -> Array:
+    """B [h, i, i]: the covariance of the gradients [n, h, i] of n plausible policies, and never nothing: what does not seem to matter may.
+
+    tr(B C) over all steps is half the mean squared error of the difference between two of these policies' values, to first order.
+    """
+    d = gradients.shape[-1]
     within = np.eye(d) - 1 / d
-    B = within @ B @ within
-    size = np.trace(B) / PRIOR
-    return np.asarray(B / np.sqrt(size) + 1e-5 * within if size > 1e-18 else within)
+    differences = (gradients - gradients.mean(axis=0)) @ within
+    B = np.einsum("nhi,nhj->hij", differences, differences) / len(gradients)
+    return np.asarray(B + LEAST_RELEVANCE * within)
 
 
 def _root(B: Array) -> Array:

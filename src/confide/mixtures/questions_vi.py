@@ -13,7 +13,7 @@ from confide.mechanisms.sources import NoiseSource
 from confide.mixtures import _question_kernels as _kernels
 from confide.mixtures.linopt_vi import known_mixture
 from confide.mixtures.question_contributions import Answers, AnswerSums
-from confide.mixtures.question_planning import SMALL, Asked, Belief, Evidence, believe, candidates, choose, evaluate
+from confide.mixtures.question_planning import SMALL, Asked, Belief, Evidence, believe, candidates, choose, evaluate, relevance
 from confide.mixtures.value_features import value_steps
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Memory, Released
@@ -24,7 +24,7 @@ from confide.problems.linear_mixture import LinearMixturePublic
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-SAMPLES, HOPES = 8, 32  # posterior samples that are played, and those among which the most valuable one is
+SAMPLES, HOPES = 4, 32  # posterior samples that are played, and those among which the most valuable one is
 TIES = 1e-6  # differences of value that are none
 RECENT = 8  # rounds whose visits are predicted again at each release
 FIRST, LEAST, MOST = 10, 0.3, 1.0  # users of the first round; of a later one, against all before it
@@ -57,12 +57,12 @@ class Questions:
         left = max(self.episodes - released.users, 1)
         rewards = self._rewards(rng)
         values, _ = _kernels.best_policies(self._kernels, rewards, belief.weights[None])
-        policies, hopes = self._policies(belief, rewards, rng)
+        policies, hopes, matters = self._policies(belief, rewards, rng)
         even = np.append(np.full(SAMPLES, 1 / SAMPLES), [0.0, 0.0])
-        known = candidates(belief, policies, even, values[0], self._kernels, self.public.start, rng)
+        known = candidates(belief, policies, even, matters, self._kernels, self.public.start, rng)
         users = self._users(released.users, left, belief, known.rows, known.steps)
         shares = self._shares(users, left, float(self.public.start @ values[0, 0]), policies, hopes, belief.weights)
-        known = candidates(belief, policies, shares, values[0], self._kernels, self.public.start, rng)
+        known = candidates(belief, policies, shares, matters, self._kernels, self.public.start, rng)
         asked = choose(belief, known, users, self.stds)
         steps, thetas = known.steps[asked], np.ascontiguousarray(known.thetas[asked])
         signs = np.stack([_kernels.signs(self._kernels, theta, SMALL) for theta in thetas])
@@ -79,14 +79,19 @@ class Questions:
         rewards: Array = self.public.rewards + TIES * rng.random(self.public.rewards.shape)
         return rewards
 
-    def _policies(self, belief: Belief, rewards: Array, rng: np.random.Generator) -> tuple[Ints, list[float]]:
-        """Policies for samples of the belief, and two explorers with what they hope for: the most valuable sample, and optimism."""
+    def _policies(self, belief: Belief, rewards: Array, rng: np.random.Generator) -> tuple[Ints, list[float], Array]:
+        """Policies for samples of the belief, and two explorers with what they hope for: the most valuable sample, and optimism.
+
+        And how much the choice between the best policies of plausible weights depends on the weights of each step.
+        """
         _, played = _kernels.best_policies(self._kernels, rewards, belief.samples(SAMPLES, self.spread, rng))
-        values, others = _kernels.best_policies(self._kernels, rewards, belief.samples(HOPES, 1.0, rng))
+        plausible = belief.samples(HOPES, 1.0, rng)
+        values, others = _kernels.best_policies(self._kernels, rewards, plausible)
         worth = values[:, 0] @ self.public.start
         hoped, hopeful = _kernels.hopeful(self._kernels, rewards, belief.weights, belief.covariance, 1.0)
         policies = np.concatenate([played, others[worth.argmax()][None], hopeful[None]])
-        return policies, [float(worth.max()), float(self.public.start @ hoped[0])]
+        matters = relevance(_kernels.gradients(self._kernels, values, others, plausible, self.public.start) / values.max())
+        return policies, [float(worth.max()), float(self.public.start @ hoped[0])], matters
 
     def _users(self, served: int, left: int, belief: Belief, rows: Array, steps: Ints) -> int:
         """So many that the clearest question stands out of the noise, within limits: few releases, and none too late."""
