@@ -22,7 +22,7 @@ from confide.planners.regression import project_simplex
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 SMALL = 1e-7  # |theta.P| below this share of sum_i P_i says nothing
-LEAST_RELEVANCE = 1e-5
+LEAST_RELEVANCE = 1e-4  # of any direction, in units of the largest value
 PRIOR = 3.0  # precision: about that of a vector drawn evenly from the simplex
 
 

@@ -24,7 +24,7 @@ from confide.problems.linear_mixture import LinearMixturePublic
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-SAMPLES, HOPES = 4, 32  # posterior samples that are played, and those among which the most valuable one is
+SAMPLES, HOPES = 4, 32  # weights that are played, the estimate and samples, and samples among which the most valuable one is
 TIES = 1e-6  # differences of value that are none
 RECENT = 8  # rounds whose visits are predicted again at each release
 FIRST, LEAST, MOST = 10, 0.3, 1.0  # users of the first round; of a later one, against all before it
@@ -80,11 +80,13 @@ class Questions:
         return rewards
 
     def _policies(self, belief: Belief, rewards: Array, rng: np.random.Generator) -> tuple[Ints, list[float], Array]:
-        """Policies for samples of the belief, and two explorers with what they hope for: the most valuable sample, and optimism.
+        """Policies for the estimate and samples of the belief, and two explorers with what they hope for: the most valuable sample, and optimism.
 
         And how much the choice between the best policies of plausible weights depends on the weights of each step.
         """
-        _, played = _kernels.best_policies(self._kernels, rewards, belief.samples(SAMPLES, self.spread, rng))
+        drawn = belief.samples(SAMPLES, self.spread, rng)
+        drawn[0] = belief.weights
+        _, played = _kernels.best_policies(self._kernels, rewards, drawn)
         plausible = belief.samples(HOPES, 1.0, rng)
         values, others = _kernels.best_policies(self._kernels, rewards, plausible)
         worth = values[:, 0] @ self.public.start
