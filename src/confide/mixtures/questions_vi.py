@@ -80,7 +80,7 @@ class Questions:
         return rewards
 
     def _policies(self, belief: Belief, rewards: Array, rng: np.random.Generator) -> tuple[Ints, list[float], Array]:
-        """Policies for the estimate and samples of the belief, and two explorers with what they hope for: the most valuable sample, and optimism.
+        """Policies for the estimate and samples of the belief, and two explorers with their hopes: the most valuable sample, optimism.
 
         And how much the choice between the best policies of plausible weights depends on the weights of each step.
         """
