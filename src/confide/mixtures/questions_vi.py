@@ -27,8 +27,7 @@ Ints = npt.NDArray[np.int64]
 SAMPLES, HOPES = 4, 32  # weights that are played, the estimate and samples, and samples among which the most valuable one is
 TIES = 1e-6  # differences of value that are none
 RECENT = 8  # rounds whose visits are predicted again at each release
-FIRST, LEAST, MOST = 10, 0.3, 1.0  # users of the first round; of a later one, against all before it
-SIGNAL = 1.0  # of the clearest question of a round, in standard deviations of its noise
+FIRST, LEAST = 5, 0.3  # users of a round, at least; and against all users before it
 EXPLORERS = 0.1  # of a round's users, at most, for each of two policies that look for what is better
 
 
@@ -96,11 +95,11 @@ class Questions:
         return policies, [float(worth.max()), float(self.public.start @ hoped[0])], matters
 
     def _users(self, served: int, left: int, belief: Belief, rows: Array, steps: Ints) -> int:
-        """So many that the clearest question stands out of the noise, within limits: few releases, and none too late."""
-        spread = _clearest(belief, rows, steps)
-        wanted = SIGNAL * float(self.stds[min(self.public.horizon - 1, len(self.stds)) - 1]) / max(spread, 1e-12)
-        most = MOST * served if served else self.episodes / 50
-        return int(min(math.ceil(max(min(wanted, most), LEAST * served, FIRST)), left))
+        """So many that the clearest question is as large as its noise, within limits: few releases, and none too late."""
+        std = float(self.stds[min(self.public.horizon - 1, len(self.stds)) - 1])
+        wanted = std / max(_clearest(belief, rows, steps), 1e-12)
+        most = served or self.episodes / 50
+        return int(min(math.ceil(max(min(wanted, most), LEAST * served, FIRST, 3 * std)), left))
 
     def _shares(self, users: int, left: int, best: float, policies: Ints, hopes: list[float], weights: Array) -> Array:
         """Explorers get users by what they could gain in all users to come, against what they lose by the estimate."""
