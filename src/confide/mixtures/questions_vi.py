@@ -13,7 +13,18 @@ from confide.mechanisms.sources import NoiseSource
 from confide.mixtures import _question_kernels as _kernels
 from confide.mixtures.linopt_vi import known_mixture
 from confide.mixtures.question_contributions import Answers, AnswerSums
-from confide.mixtures.question_planning import SMALL, Asked, Belief, Evidence, believe, candidates, choose, evaluate, relevance
+from confide.mixtures.question_planning import (
+    PRIOR,
+    SMALL,
+    Asked,
+    Belief,
+    Evidence,
+    believe,
+    candidates,
+    choose,
+    evaluate,
+    relevance,
+)
 from confide.mixtures.value_features import value_steps
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Memory, Released
@@ -89,7 +100,8 @@ class Questions:
         plausible = belief.samples(HOPES, 1.0, rng)
         values, others = _kernels.best_policies(self._kernels, rewards, plausible)
         worth = values[:, 0] @ self.public.start
-        hoped, hopeful = _kernels.hopeful(self._kernels, rewards, belief.weights, belief.covariance, 1.0)
+        width = math.sqrt(PRIOR * (1 - 1 / self.public.dimension))  # all of the simplex is in the prior's ellipsoid
+        hoped, hopeful = _kernels.hopeful(self._kernels, rewards, belief.weights, belief.covariance, width)
         policies = np.concatenate([played, others[worth.argmax()][None], hopeful[None]])
         matters = relevance(_kernels.gradients(self._kernels, values, others, plausible, self.public.start) / values.max())
         return policies, [float(worth.max()), float(self.public.start @ hoped[0])], matters
