@@ -9,11 +9,11 @@ import confide
 from confide.mixtures import _question_kernels as kernels_of
 from confide.mixtures.question_contributions import AnswerSums
 from confide.mixtures.question_history_planning import COLUMNS, in_words
-from confide.mixtures.question_planning import SMALL, Asked, Evidence, believe, evaluate
+from confide.mixtures.question_planning import PRIOR, SMALL, Asked, Evidence, believe, evaluate
 from confide.mixtures.reward_question_planning import believe_rewards, expected_answer, visited
 from confide.mixtures.reward_question_planning import signs as reward_signs
 from confide.planners.reward_features import centred_rewards
-from confide.problems import lock, lock_rewards, rand
+from confide.problems import LinearMixtureMDP, lock, lock_rewards, rand
 
 LOCK = lock(0)
 P = np.ascontiguousarray(np.moveaxis(LOCK.kernels, 0, -1))
@@ -63,6 +63,29 @@ def test_the_estimate_is_consistent():
     np.testing.assert_allclose(again.weights, belief.weights, atol=1e-6)
     drawn = belief.samples(50, 1.0, rng)
     assert (drawn >= 0).all() and np.allclose(drawn.sum(axis=-1), 1)
+
+
+@pytest.mark.parametrize("size", [1e5, 1e7, 1e9])
+def test_a_sharp_posterior_stays_one(size):
+    """Rows that also say much along 1, where nothing is unknown: a pseudo-inverse took rounding errors for variances of 1e9."""
+    d, rng = 12, np.random.default_rng(0)
+    kernels = np.ascontiguousarray(np.moveaxis(rng.dirichlet(np.ones(3), size=(d, 3, 2)), 0, -1))
+    rows = np.sqrt(size) * (5 + rng.standard_normal((400, d)))
+    precision = rows[:, :, None] * rows[:, None, :]
+    belief, _ = believe([], Evidence(precision, precision @ np.full(d, 1 / d)), kernels, np.full(3, 1 / 3))
+    variances = np.linalg.eigvalsh(belief.covariance)
+    assert variances.min() > -1e-12 and variances.max() < 1 / PRIOR + 1e-12
+    np.testing.assert_allclose(belief.weights, 1 / d, atol=1e-4)
+    np.testing.assert_allclose(belief.covariance.sum(axis=-1), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("d", "horizon"), [(1, 3), (2, 1), (1, 1)])
+def test_nothing_to_learn(d, horizon):
+    rng = np.random.default_rng(0)
+    kernels = rng.dirichlet(np.ones(4), size=(d, 4, 2))
+    problem = LinearMixtureMDP(kernels, np.full((horizon, d), 1 / d), rng.random((horizon, 4, 2)), np.full(4, 0.25))
+    agent = confide.agents.QuestionsVI(problem.public, episodes=100, privacy=confide.JointDP(1.0))
+    assert confide.run(agent, problem, seed=0).regret[-1] < 1e-3
 
 
 @pytest.mark.parametrize("privacy", [confide.NoPrivacy(), confide.JointDP(1.0), confide.JointDP(1.0, 1e-5)])

@@ -17,7 +17,18 @@ from confide.mixtures.linopt_vi import known_mixture
 from confide.mixtures.question_contributions import Answers, AnswerSums
 from confide.mixtures.question_history_planning import asked_now, in_words, removed
 from confide.mixtures.question_memory_planning import Past, Sizes, recall, remember
-from confide.mixtures.question_planning import SMALL, Belief, Candidates, Evidence, believe, candidates, choose, evaluate
+from confide.mixtures.question_planning import (
+    PRIOR,
+    SMALL,
+    Belief,
+    Candidates,
+    Evidence,
+    believe,
+    candidates,
+    choose,
+    evaluate,
+    relevance,
+)
 from confide.mixtures.reward_question_planning import (
     RewardBelief,
     about_transitions,
@@ -39,10 +50,9 @@ from confide.problems.linear_mixture import LinearMixturePublic
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-SAMPLES, HOPES = 8, 32  # posterior samples that are played, and those among which the most valuable one is
+SAMPLES, HOPES = 4, 32  # weights that are played, the estimate and samples, and samples among which the most valuable one is
 TIES = 1e-6  # differences of value that are none
-FIRST, LEAST, MOST = 10, 0.3, 1.0  # users of the first round; of a later one, against all before it
-SIGNAL = 1.0  # of the clearest question of a round, in standard deviations of its noise
+FIRST, LEAST = 5, 0.3  # users of a round, at least; and against all users before it
 EXPLORERS = 0.1  # of a round's users, at most, for each of two policies that look for what is better
 
 
@@ -77,11 +87,11 @@ class Questions:
         policies, hopes, matters = self._policies(belief, learned, rewards, rng)
         everything = belief if learned is None else joined(belief, learned)
         even = np.append(np.full(SAMPLES, 1 / SAMPLES), [0.0, 0.0])
-        known = self._candidates(belief, learned, policies, even, values[0], matters, rng)
+        known = self._candidates(belief, learned, policies, even, matters, rng)
         users = self._users(released.users, left, everything, known.rows, known.steps)
         best = float(self.public.start @ values[0, 0])
         shares = self._shares(users, left, best, policies, hopes, belief.weights, rewards)
-        known = self._candidates(belief, learned, policies, shares, values[0], matters, rng)
+        known = self._candidates(belief, learned, policies, shares, matters, rng)
         asked = choose(everything, known, users, self._noise(users))
         steps, thetas = known.steps[asked], np.ascontiguousarray(known.thetas[asked])
         history = asked_now(
@@ -146,15 +156,14 @@ class Questions:
         learned: RewardBelief | None,
         policies: Ints,
         shares: Array,
-        values: Array,
-        matters: Array,
+        matters: tuple[Array, Array],
         rng: np.random.Generator,
     ) -> Candidates:
-        known = candidates(belief, policies, shares, values, self._kernels, self.public.start, rng)
+        known = candidates(belief, policies, shares, matters[0], self._kernels, self.public.start, rng)
         if learned is None:
             return known
         visits = visited(policies, shares, belief.weights, self._kernels, self.public.start)
-        return with_rewards(known, learned, visits, matters)
+        return with_rewards(known, learned, visits, matters[1])
 
     def _expected(
         self,
@@ -178,24 +187,27 @@ class Questions:
 
     def _policies(
         self, belief: Belief, learned: RewardBelief | None, rewards: Array, rng: np.random.Generator
-    ) -> tuple[Ints, list[float], Array]:
-        """Policies for samples of the belief, and two explorers with what they hope for: the most valuable sample, and optimism.
+    ) -> tuple[Ints, list[float], tuple[Array, Array]]:
+        """Policies for the estimate and samples of the belief, and two explorers with what they hope for: the best sample, and optimism.
 
-        And how much the choice between the best policies of plausible weights depends on the rewards of each step.
+        And how much the choice between the best policies of plausible weights depends on the weights, and on the rewards, of each step.
         """
         drawn, paid = belief.samples(SAMPLES, self.spread, rng), self._paid(learned, rewards, SAMPLES, self.spread, rng)
+        drawn[0], paid[0] = belief.weights, rewards
         _, played = self._best(drawn, paid)
         plausible = belief.samples(HOPES, 1.0, rng)
         values, others = self._best(plausible, self._paid(learned, rewards, HOPES, 1.0, rng))
-        worth = values[:, 0] @ self.public.start
+        worth, most = values[:, 0] @ self.public.start, values.max()
         high = rewards if learned is None else learned.hoped() + (rewards - learned.rewards(learned.weights))
-        hoped, hopeful = _kernels.hopeful(self._kernels, high, belief.weights, belief.covariance, 1.0)
+        width = math.sqrt(PRIOR * (1 - 1 / self.public.dimension))  # all of the simplex is in the prior's ellipsoid
+        hoped, hopeful = _kernels.hopeful(self._kernels, high, belief.weights, belief.covariance, width)
         policies = np.concatenate([played, others[worth.argmax()][None], hopeful[None]])
         hopes = [float(worth.max()), float(self.public.start @ hoped[0])]
+        matters = relevance(_kernels.gradients(self._kernels, values, others, plausible, self.public.start) / most)
         if learned is None:
-            return policies, hopes, np.zeros(0)
+            return policies, hopes, (matters, np.zeros(0))
         each = np.array([visited(one[None], np.ones(1), belief.weights, self._kernels, self.public.start) for one in others])
-        return policies, hopes, reward_relevance(learned, each)
+        return policies, hopes, (matters, reward_relevance(learned, each / most))
 
     def _paid(self, learned: RewardBelief | None, rewards: Array, count: int, spread: float, rng: np.random.Generator) -> Array:
         """Rewards [n, h, s, a]: plausible ones, where they are unknown."""
@@ -209,12 +221,13 @@ class Questions:
         return np.concatenate([values for values, _ in found]), np.concatenate([actions for _, actions in found])
 
     def _users(self, served: int, left: int, belief: Belief, rows: Array, steps: Ints) -> int:
-        """So many that the clearest question stands out of the noise, within limits: few releases, and none too late."""
-        spread = _clearest(belief, rows, steps)
-        wanted = SIGNAL * self._usual / max(spread, 1e-12)
-        wanted = wanted**2 if self.each else wanted  # the noise of n users is sqrt(n) times that of one
-        most = MOST * served if served else self.episodes / 50
-        return int(min(math.ceil(max(min(wanted, most), LEAST * served, FIRST)), left))
+        """So many that the clearest question is as large as its noise, within limits: few releases, and none too late."""
+        std = self._usual
+        wanted, least = std / max(_clearest(belief, rows, steps), 1e-12), 3 * std
+        if self.each:  # the noise of n users is sqrt(n) times that of one
+            wanted, least = wanted**2, least**2
+        most = served or self.episodes / 50
+        return int(min(math.ceil(max(min(wanted, most), LEAST * served, FIRST, least)), left))
 
     def _shares(
         self, users: int, left: int, best: float, policies: Ints, hopes: list[float], weights: Array, rewards: Array

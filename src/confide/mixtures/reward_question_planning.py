@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from confide.mixtures.question_planning import SMALL, Asked, Belief, Candidates, Evidence
+from confide.mixtures.question_planning import LEAST_RELEVANCE, SMALL, Asked, Belief, Candidates, Evidence
 from confide.planners import _visit_kernels
 from confide.planners.reward_features import RewardFeatures
 
@@ -103,14 +103,12 @@ def _evidence(g: Array, visits: Array, answers: Array, std: float, features: Rew
 def reward_relevance(learned: RewardBelief, plausible: Array) -> Array:
     """[h, j, j]: how much the choice between policies depends on rewards, for those with visits [n, h, s, a]; never nothing.
 
-    A reward matters as far as plausible policies differ in how often they get it: the covariance of their values' gradients, in the units
-    of the prior.
+    A reward matters as far as plausible policies differ in how often they get it: the covariance of their values' gradients.
     """
     counted = np.einsum("nhsa,saj->nhj", plausible, learned.features.rows)
     differences = counted - counted.mean(axis=0)
     B = np.einsum("nhi,nhj->hij", differences, differences) / len(plausible)
-    size = np.maximum(np.trace(B, axis1=1, axis2=2) * variance_of(learned.features), 1e-18)
-    return np.asarray(B / np.sqrt(size)[:, None, None] + 1e-5 * np.eye(B.shape[-1]))
+    return np.asarray(B + LEAST_RELEVANCE * np.eye(B.shape[-1]))
 
 
 def with_rewards(known: Candidates, learned: RewardBelief, visits: Array, matters: Array) -> Candidates:
