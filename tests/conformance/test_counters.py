@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
-from confide.mechanisms.counters import Buffered, Counter, Exact, HonakerTree, Toeplitz, Tree, dense
+from confide.mechanisms.counters import Buffered, Counter, Discounted, Exact, HonakerTree, Toeplitz, Tree, dense
 from confide.mechanisms.sources import noise_source
 from confide.privacy import CentralDP, GaussianDP, NoPrivacy, PureDP, loss_for
 from confide.privacy.bounded import Bounded, L2Ball
@@ -22,11 +22,22 @@ KINDS = {
     "toeplitz": Toeplitz,
     "toeplitz-16-bits": lambda leaves: Toeplitz(leaves, bits=16),
     "buffered": Buffered,
+    "discounted": Discounted,
+    "discounted-16-bits": lambda leaves: Discounted(leaves, bits=16),
 }
-WHOLE = [name for name in KINDS if name not in ("toeplitz", "buffered")]
+WHOLE = [name for name in KINDS if name not in ("toeplitz", "buffered", "discounted")]
 REQUESTS = {"gaussian": CentralDP(1.0, 1e-5), "laplace": CentralDP(1.0), "null": CentralDP(1.0, 1e-5, relation="null")}
 CASES = [(kind, "fast") for kind in KINDS] + [(kind, "secure") for kind in WHOLE]
 BOUND = L2Ball(2.0, 3)
+
+
+def combined(kind, leaves):
+    """What release t counts leaf j with [t, j]: prefix sums, or discounted ones, whose whole coefficients are rounded up."""
+    if not kind.startswith("discounted"):
+        return np.tril(np.ones((leaves, leaves)))
+    ages = np.subtract.outer(np.arange(leaves), np.arange(leaves))
+    weights = (1 / 1.3) ** np.maximum(ages, 0)
+    return np.where(ages >= 0, np.ceil(weights * 2**16) / 2**16 if kind.endswith("bits") else weights, 0.0)
 
 
 def source(name, seed=0):
@@ -48,7 +59,7 @@ def stream(n, seed=7):
 def test_factorisation_and_norms_are_what_they_say(kind, leaves):
     factorisation = KINDS[kind](leaves)
     decoder, coder = dense(factorisation)
-    np.testing.assert_allclose(decoder @ coder, np.tril(np.ones((leaves, leaves))), atol=1e-9)
+    np.testing.assert_allclose(decoder @ coder, combined(kind, leaves), atol=1e-9)
     assert np.linalg.norm(coder, axis=0).max() == pytest.approx(factorisation.column_norm(2), rel=1e-9)
     assert np.abs(coder).sum(axis=0).max() == pytest.approx(factorisation.column_norm(1), rel=1e-9)
     assert np.abs(coder).max() <= factorisation.coefficient * (1 + 1e-12)
@@ -78,11 +89,10 @@ def test_rows_only_depend_on_the_past(kind, leaves):
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_totals_are_exact_without_noise(kind, name):
     counter = Counter(BOUND, KINDS[kind](13), loss=PureDP(math.inf), request=NoPrivacy(), users=13, noise=source(name))
-    total = np.zeros(3)
-    for contribution in stream(13):
+    expected = combined(kind, 13) @ np.stack([contribution.values for contribution in stream(13)])
+    for t, contribution in enumerate(stream(13)):
         counter.absorb(contribution)
-        total += contribution.values
-        np.testing.assert_allclose(counter.release().values, total, atol=1e-9)
+        np.testing.assert_allclose(counter.release().values, expected[t], atol=1e-9)
         assert counter.release().noise.std == 0
     assert str(counter.guarantee).startswith("NO PRIVACY")
 

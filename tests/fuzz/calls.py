@@ -144,10 +144,10 @@ def _privacy(folder):
 
 def _mechanisms(folder):
     found = {"Tree": Case(mechanisms.Tree, {"leaves": 4}), "HonakerTree": Case(mechanisms.HonakerTree, {"leaves": 4})}
-    found |= {name: Case(getattr(mechanisms, name), {"leaves": 4}) for name in ("Exact", "Buffered", "Toeplitz")}
+    found |= {name: Case(getattr(mechanisms, name), {"leaves": 4}) for name in ("Exact", "Buffered", "Toeplitz", "Discounted")}
     found["Toeplitz, bits"] = Case(mechanisms.Toeplitz, {"leaves": 4, "bits": 8})
     found["Buffered, gaps"] = Case(mechanisms.Buffered, {"leaves": 4, "gaps": (0.1, 0.2)})
-    for name in ("Tree", "HonakerTree", "Exact", "Buffered", "Toeplitz"):
+    for name in ("Tree", "HonakerTree", "Exact", "Buffered", "Toeplitz", "Discounted"):
         one = getattr(mechanisms, name)(4)
         found[f"{name}.column_norm"] = Case(one.column_norm, {"order": 2})
         found[f"{name}.row_norm"] = Case(one.row_norm, {"t": 2})

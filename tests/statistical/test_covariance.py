@@ -34,5 +34,5 @@ def test_releases_have_the_covariance_of_the_factorisation(name):
     found = np.cov(seen)
     assert deviation(found) < 6 * np.sqrt(2 / runs)
     assert deviation(0.64 * found) > 6 * np.sqrt(2 / runs)
-    if name != "exact":
+    if name not in ("exact", "discounted"):  # whose releases are independent
         assert deviation(np.diag(np.diag(found))) > 6 * np.sqrt(2 / runs)

@@ -16,6 +16,7 @@ _COUNTERS = {
     "leaves": "each batch separately",
     "toeplitz": "square-root Toeplitz",
     "buffered": "buffered Toeplitz",
+    "discounted": "discounted sums",
 }
 _CALIBRATION = {"paper": "paper: the printed constants", "tight": "tight: the least noise that the guarantee needs"}
 _TRUST = {

@@ -9,7 +9,7 @@ from confide.audit.estimators import TWO_QUESTIONS, CountsAndSumsSubject, Smooth
 from confide.audit.mechanisms import TWINS, CounterSubject, SmoothSubject, StreamSubject
 from confide.audit.refute import Subject
 from confide.errors import InvalidParameter
-from confide.mechanisms.counters import FACTORISATIONS, Factorisation, Toeplitz
+from confide.mechanisms.counters import FACTORISATIONS, Discounted, Factorisation, Toeplitz
 from confide.privacy.request import CentralDP, Relation
 
 Maker = Callable[[CentralDP, str | None, str], Subject]
@@ -68,4 +68,6 @@ def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: s
 
 
 def _counter(name: str, leaves: int, source: str) -> Factorisation:
-    return Toeplitz(leaves, bits=16) if (name, source) == ("toeplitz", "secure") else FACTORISATIONS[name](leaves)
+    if source == "secure" and name == "toeplitz":
+        return Toeplitz(leaves, bits=16)
+    return Discounted(leaves, bits=16) if (name, source) == ("discounted", "secure") else FACTORISATIONS[name](leaves)

@@ -219,7 +219,7 @@ def _stream_norm(mechanism: Json, promise: Json, norm: int | str) -> float:
     leaves = parameters["leaves"]
     _check(leaves <= promise["users"] or mechanism["name"] == "exact", "there are more leaves than users")
     _check(isinstance(leaves, int) and leaves <= _MOST_LEAVES, f"leaves must be a whole number, at most {_MOST_LEAVES}")
-    _check("bits" not in parameters or leaves <= 2**13, "a rounded Toeplitz counter has at most 8192 leaves")
+    _check("bits" not in parameters or leaves <= 2**13, "a counter with rounded coefficients has at most 8192 leaves")
     counter = FACTORISATIONS[mechanism["name"]](**parameters)
     _check(mechanism["lattice"] is None or counter.integral, "a lattice needs a counter with whole coefficients")
     return counter.column_norm(2 if norm == 2 else 1)

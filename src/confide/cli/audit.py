@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from confide.privacy.bounded import Array
 
 _SUBJECTS = (
-    "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered, stream, a learner from `confide list`, or "
-    "your own learner as package.module:Class (a subclass of confide.learning.learner.Learner that accepts noise=). Learners run on a "
-    "small version of the problem lock."
+    "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered, discounted, stream, a learner from "
+    "`confide list`, or your own learner as package.module:Class (a subclass of confide.learning.learner.Learner that accepts noise=). "
+    "Learners run on a small version of the problem lock."
 )
 _RUNS = {"gaussian": 200_000, "laplace": 50_000, "smooth": 150_000}
 _COUNTER_RUNS, _AGENT_RUNS = 20_000, 8_000  # at epsilon = 1 a fifth too little noise is caught: docs/benchmarks/audit_power.md

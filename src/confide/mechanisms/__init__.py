@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from confide._lazy import lazy
 
 if TYPE_CHECKING:
-    from confide.mechanisms.counters import Buffered, Counter, Exact, HonakerTree, Toeplitz, Tree
+    from confide.mechanisms.counters import Buffered, Counter, Discounted, Exact, HonakerTree, Toeplitz, Tree
     from confide.mechanisms.smooth import SmoothGaussian
     from confide.mechanisms.sources import FastSource, NoiseSource, SecureSource, noise_source
     from confide.mechanisms.state import StateFile
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Buffered",
     "Counter",
+    "Discounted",
     "Exact",
     "FastSource",
     "HonakerTree",
@@ -31,7 +32,7 @@ __all__ = [
 __getattr__ = lazy(
     __name__,
     {
-        **dict.fromkeys(("Buffered", "Counter", "Exact", "HonakerTree", "Toeplitz", "Tree"), "counters"),
+        **dict.fromkeys(("Buffered", "Counter", "Discounted", "Exact", "HonakerTree", "Toeplitz", "Tree"), "counters"),
         **dict.fromkeys(("FastSource", "NoiseSource", "SecureSource", "noise_source"), "sources"),
         **dict.fromkeys(("smat", "svec"), "symmetric"),
         "SmoothGaussian": "smooth",

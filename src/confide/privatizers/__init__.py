@@ -8,7 +8,7 @@ from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bound
 from confide.privacy.loss import Loss
 from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, Request, requested
-from confide.privatizers.central import CentralPrivatizer, best_counter, release_once, worst_std
+from confide.privatizers.central import CentralPrivatizer, best_counter, counter_of_rates, release_once, worst_std
 from confide.privatizers.distributed import DistributedPrivatizer
 from confide.privatizers.local import LocalPrivatizer
 from confide.privatizers.message import Channel, Message, open_channel
@@ -87,6 +87,7 @@ __all__ = [
     "Share",
     "SharedBudget",
     "best_counter",
+    "counter_of_rates",
     "custom",
     "every",
     "every_episode",

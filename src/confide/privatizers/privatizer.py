@@ -52,6 +52,9 @@ class Privatizer(Protocol):
     def absorb(self, contribution: Bounded) -> None:
         """Users of the open batch; at its last user the next release is made. With `devices` a simulation of their messages."""
 
+    def close(self) -> None:
+        """Make the next release before the batch is full: decided in public, not from its users' data."""
+
     def release(self) -> Released:
         """The statistics as of the last release. Asking again gives the same answer."""
 

@@ -107,6 +107,14 @@ class RoundsPrivatizer:
             self._close()
         self._whole = True
 
+    def close(self) -> None:
+        """Release now, with the users of the open round who are here. WHEN must be decided in public, not from their data."""
+        self._check_whole()
+        _ = self.batch  # refuses if no round is open
+        self._whole = False
+        self._close()
+        self._whole = True
+
     def _close(self) -> None:
         noise = self._noise(self._bound)
         self._last = noise.add(noise.to_lattice(self._leaf)[None], self._source)[0]

@@ -1,23 +1,27 @@
-"""Counters: noisy prefix sums of a stream, by different factorisations of the matrix of prefix sums."""
+"""Counters: noisy sums of a stream, by different factorisations of the matrix of prefix sums; discounted sums beside them."""
 
 from confide.mechanisms.counters.buffered import Buffered
-from confide.mechanisms.counters.counter import Counter, Factorisation, dense
+from confide.mechanisms.counters.counter import Counter, Factorisation, dense, noise_on_rate
+from confide.mechanisms.counters.discounted import Discounted, best_ratio
 from confide.mechanisms.counters.exact import Exact
 from confide.mechanisms.counters.leaves import Leaves
 from confide.mechanisms.counters.toeplitz import Toeplitz
 from confide.mechanisms.counters.tree import HonakerTree, Tree
 
-FACTORISATIONS = {kind.name: kind for kind in (Exact, Leaves, Tree, HonakerTree, Toeplitz, Buffered)}
+FACTORISATIONS = {kind.name: kind for kind in (Exact, Leaves, Tree, HonakerTree, Toeplitz, Buffered, Discounted)}
 
 __all__ = [
     "FACTORISATIONS",
     "Buffered",
     "Counter",
+    "Discounted",
     "Exact",
     "Factorisation",
     "HonakerTree",
     "Leaves",
     "Toeplitz",
     "Tree",
+    "best_ratio",
     "dense",
+    "noise_on_rate",
 ]
