@@ -402,7 +402,10 @@ class FirstRelease:
         users = [pair[world], silent(kinds)]
         if isinstance(self.privacy, LocalDP):
             return np.array([self.seen(users, rng, sent) for _ in range(runs)])
-        return np.array([[self.seen(users, rng, sent)[: len(direction)] @ direction] for _ in range(runs)])
+        seen = np.array([self.seen(users, rng, sent)[: len(direction)] for _ in range(runs)])
+        if isinstance(self.loss, PureDP):  # the noise of the cube: its density depends on the largest coordinate
+            return (np.abs(seen - sent[0]).max(axis=1) - np.abs(seen - sent[1]).max(axis=1))[:, None]
+        return (seen @ direction)[:, None]
 
     def seen(self, users, rng, sent):
         agent = self.case.make(self.privacy, Scaled(FastSource(rng), self.factor))
@@ -442,15 +445,16 @@ def silent(kinds):
 )
 @pytest.mark.parametrize("name", TIGHT)
 def test_an_attack_does_not_refute_it_and_refutes_it_with_a_quarter_of_the_noise(name, privacy):
-    """200 runs on each of two neighbours, at 99 % confidence: an honest learner is refuted with probability at most 1 %, before the seed is
-    fixed."""
+    """200 or 400 runs on each of two neighbours, at 99 % confidence: an honest learner is refuted with probability at most 1 %, before the
+    seed is fixed."""
     case = LEARNERS[name]
     if privacy.trust.value in refused(name, case):
         with pytest.raises(PrivacyError):
             case.make(privacy, noise_source("fast", 0))
         return
+    runs = 400 if name == "questions-vi" else 200  # noise of the cube is told apart only where the largest coordinate tells
     honest, broken = (
-        refute(FirstRelease(case, privacy, factor), delta=1e-2, runs=200, rng=np.random.default_rng(5)) for factor in (1.0, 0.25)
+        refute(FirstRelease(case, privacy, factor), delta=1e-2, runs=runs, rng=np.random.default_rng(5)) for factor in (1.0, 0.25)
     )
     assert not honest.refuted
     assert broken.refuted
