@@ -1,8 +1,9 @@
-"""Local privacy with reports by a codebook, against the Gaussian noise of the same request: epsilon = 1, K = 1e6.
+"""Local privacy with reports by an index, against the Gaussian noise of the same request: epsilon = 1, K = 1e6.
 
     python benchmarks/local.py [--seeds 8] [--write]
 
-Regret is exact; users are simulated as crowds. With --write the tables go to docs/benchmarks/local.md.
+Seeds from 200 on, which nothing was chosen on. Regret is exact; users are simulated as crowds.
+With --write the tables go to docs/benchmarks/local.md.
 """
 
 import argparse
@@ -13,43 +14,48 @@ import numpy as np
 from record import record
 
 from confide import JointDP, LocalDP, run
-from confide.agents import LikelihoodVI
-from confide.mechanisms.codebook import best_codebook
+from confide.agents import LikelihoodVI, QuestionsVI
+from confide.mechanisms.codebook import best_codebook, best_signs
+from confide.mixtures.question_contributions import Answers
 from confide.privacy.accounting import gaussian_mu
 from confide.privacy.bounded import L2Ball
 from confide.privacy.loss import loss_for
 from confide.problems import make
 
 DELTA, USERS, PROBLEMS = 1e-5, 1_000_000, ("lock", "rand")
+LEARNERS = (
+    (LikelihoodVI, "gaussian", f"Gaussian, (1, {DELTA:g})"),
+    (LikelihoodVI, "codebook", "codebook, pure epsilon = 1"),
+    (QuestionsVI, "signs", "randomized response, pure epsilon = 1"),
+)
 
 
-def regrets(problem: str, privacy: LocalDP, seeds: range, *, gaussian: bool) -> np.ndarray:
-    """[seed]; `gaussian`: a loss that is given is kept by additive noise."""
+def regrets(problem: str, privacy: LocalDP, seeds: range, kind: type, noise: str) -> np.ndarray:
+    """[seed]; Gaussian noise by a loss that is given, which is kept by additive noise."""
     found = []
     for seed in seeds:
         world = make(problem)
-        agent = LikelihoodVI(world.public, episodes=USERS, privacy=privacy)
-        if gaussian:  # with the codes that are best for it
+        agent = kind(world.public, episodes=USERS, privacy=privacy)
+        if noise == "gaussian":  # with the codes that are best for it
             joint = LikelihoodVI(world.public, episodes=USERS, privacy=JointDP(privacy.epsilon, privacy.delta))
             agent.calibration = replace(joint.calibration, loss=loss_for(privacy))
         made = run(agent, world, seed=seed)
-        assert agent.noise_level.distribution == ("gaussian" if gaussian else "codebook")
+        assert agent.noise_level.distribution == noise
         found.append(float(made.regret[-1]))
-        print(problem, "gaussian" if gaussian else "codebook", seed, round(found[-1]), flush=True)
+        print(problem, agent.name, noise, seed, round(found[-1]), flush=True)
     return np.array(found)
 
 
 def cell(values: np.ndarray) -> str:
-    return f"{values.mean():,.0f} ± {values.std(ddof=1) / math.sqrt(len(values)):,.0f} | {np.median(values):,.0f}"
+    return f"{values.mean():,.0f} ± {values.std(ddof=1) / math.sqrt(len(values)):,.0f} | {np.median(values):,.0f} | {values.max():,.0f}"
 
 
 def learned(seeds: range) -> list[str]:
     privacy = LocalDP(1.0, DELTA)
-    lines = ["| problem | noise | regret: mean ± s.e. | median |", "|---|---|---|---|"]
+    lines = ["| problem | learner | noise | regret: mean ± s.e. | median | largest |", "|---|---|---|---|---|---|"]
     for problem in PROBLEMS:
-        for gaussian in (True, False):
-            name = f"Gaussian, (1, {DELTA:g})" if gaussian else "codebook, pure epsilon = 1"
-            lines.append(f"| {problem} | {name} | {cell(regrets(problem, privacy, seeds, gaussian=gaussian))} |")
+        for kind, noise, said in LEARNERS:
+            lines.append(f"| {problem} | `{kind.name}` | {said} | {cell(regrets(problem, privacy, seeds, kind, noise))} |")
     return lines
 
 
@@ -63,13 +69,22 @@ def variances() -> list[str]:
     return lines
 
 
+def answers() -> list[str]:
+    """The variance of one of D answers of 1/2 or -1/2, over D."""
+    lines = ["| epsilon | answers in a message, of 8 | by signs | by a codebook |", "|---|---|---|---|"]
+    for epsilon in (0.5, 1.0, 2.0, 5.0, 10.0):
+        signs, codebook = best_signs(Answers(8), epsilon), best_codebook(Answers(8), epsilon)
+        lines.append(f"| {epsilon:g} | {signs.asked} | {signs.std**2 / 8:.3g} | {codebook.std**2 / 8:.3g} |")
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     text = [
-        "A device reports by a public codebook where that has less noise than additive noise: see [privacy](../privacy.md).",
+        "A device reports by an index where that has less noise than additive noise: see [privacy](../privacy.md).",
         "",
         "## Variance of one coordinate of one message, for contributions of norm at most 1",
         "",
@@ -77,15 +92,22 @@ def main() -> None:
         "",
         *variances(),
         "",
-        f"## Regret of LikelihoodVI, local, epsilon = 1, K = {USERS:,}, {arguments.seeds} seeds",
+        "## Variance of one of 8 yes/no answers in one message, over 8",
         "",
-        "Users are simulated as crowds: the noise of their messages is drawn as one Gaussian sum. Each row has the codes that are best for "
-        "its noise (the norm of a code counts for a codebook, the distance between two for Gaussian noise).",
+        "Signs: the message is about a few of the answers, which its nonce picks, by randomized response on all of them together. "
+        "The one with less noise is used.",
         "",
-        *learned(range(arguments.seeds)),
+        *answers(),
+        "",
+        f"## Regret, local, epsilon = 1, K = {USERS:,}, {arguments.seeds} seeds from 200 on",
+        "",
+        "Users are simulated as crowds: the noise of their messages is drawn as one Gaussian sum. Each row of `likelihood-vi` has "
+        "the codes that are best for its noise (the norm of a code counts for a codebook, the distance between two for Gaussian noise).",
+        "",
+        *learned(range(200, 200 + arguments.seeds)),
         "",
     ]
-    record("Local privacy by a codebook", "\n".join(text), write=arguments.write)
+    record("Local privacy by reports", "\n".join(text), write=arguments.write)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""QuestionsVI at delta = 0 beside LikelihoodVI at delta = 1e-5: instance seed 0, K = 1e5, run seeds 200..215, which nothing was chosen on.
+"""QuestionsVI at delta = 0 beside LikelihoodVI at delta = 1e-5: instance seed 0, K = 1e5, run seeds 300..315, which nothing was chosen on.
 
     python benchmarks/questions.py [--quick] [--write]
 
@@ -6,17 +6,21 @@ Regret is exact. --quick takes two seeds of each row. With --write the table goe
 """
 
 import argparse
+from time import process_time
+from typing import Any
 
 import numpy as np
 from cases import Case, measured, saved
 from record import record
 
+from confide import run
+from confide.agents import QuestionsVI, Round
 from confide.privacy.request import JointDP, NoPrivacy
 from confide.problems import lock
 from confide.problems.linear_mixture import LinearMixtureMDP
 from mixtures import error, number
 
-FRESH = range(200, 216)
+FRESH = range(300, 316)
 
 
 def larger_lock() -> LinearMixtureMDP:
@@ -30,6 +34,34 @@ def larger_lock() -> LinearMixtureMDP:
     weights = np.full((8, 10), 0.2 / 9)
     weights[np.arange(8), known.weights.argmax(axis=1)] = 0.8
     return LinearMixtureMDP(np.concatenate([known.kernels, idle[None]]), weights, known.rewards, known.start, name="larger-lock")
+
+
+class Timed(QuestionsVI):
+    """Takes the time of planning."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.times: list[float] = []
+
+    def current_round(self) -> Round:
+        planned, begun = self._round is not None, process_time()
+        current = super().current_round()
+        if not planned:
+            self.times.append(process_time() - begun)
+        return current
+
+
+def costs() -> list[str]:
+    """Planning time, run time and saved state for more and more users, on one core."""
+    lines = ["| problem | users | rounds | planning per round | whole run | saved state |", "|" + "---|" * 6]
+    for name, problem in (("lock", lock(0)), ("larger lock", larger_lock())):
+        for episodes in (10_000, 1_000_000):
+            agent = Timed(problem.public, episodes=episodes, privacy=JointDP(1.0))
+            begun = process_time()
+            run(agent, problem, seed=0)
+            times = f"{1e3 * float(np.median(agent.times)):.0f} ms | {process_time() - begun:.1f} s"
+            lines.append(f"| {name} | {episodes:,} | {len(agent.times)} | {times} | {len(agent.save()) / 1e3:.0f} kB |")
+    return lines
 
 
 def main() -> None:
@@ -59,7 +91,8 @@ def main() -> None:
         shown = f"{number(values.mean())} ± {number(error(values))} | {number(float(np.median(values)))} | {number(values.max())}"
         lines.append(f"| {problem} | `{agent}` | {kind} | {shown} | {values.mean() / best:.1f} x |")
     about = f"{__doc__.splitlines()[0]} Larger lock: {larger_lock.__doc__}"
-    record("Questions", "\n".join([about, "", *lines, ""]), write=options.write)
+    spent = "Seconds are those of one core, at epsilon = 1. The saved state does not grow with the number of users."
+    record("Questions", "\n".join([about, "", *lines, "", spent, "", *costs(), ""]), write=options.write)
 
 
 AGENTS = ("questions-vi", "likelihood-vi")

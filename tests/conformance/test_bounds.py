@@ -245,6 +245,7 @@ CASES = {
     ),
     "budgeted counts, rewards": table(budgeted(2, balance=180 / 256), 4, 2, 2),
     "budgeted counts, steps differ": table(budgeted(2, layers=2, balance=0.5), 3, 2, 2),
+    "answers about rewards": table(AnswerSums(np.array([0, 1, 1]), QUESTIONS, np.array([False, True, True])), 5, 2, 3),
     "value targets": table(
         ValueTargets(WeightedRows(2, 2, 1.05), reduced(3), LOCK_REWARDS.kernels, VALUES),
         5,

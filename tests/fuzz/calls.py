@@ -216,6 +216,7 @@ def _privatizers():
     rounds = usual | {"schedule": privatizers.AtMost(100, 9)}
     found["RoundsPrivatizer"] = Case(privatizers.RoundsPrivatizer, rounds)
     found["RoundsPrivatizer.open"] = Case(privatizers.RoundsPrivatizer(**_made(rounds)).open, {"bound": bound, "users": 3})
+    found["LocalRoundsPrivatizer"] = Case(privatizers.LocalRoundsPrivatizer, local | {"schedule": privatizers.AtMost(100, 9)})
     found["AtMost"] = Case(privatizers.AtMost, {"users": 100, "leaves": 9})
     found["Schedule"] = Case(privatizers.Schedule, {"times": (1, 2, 5)})
     found["custom"] = Case(privatizers.custom, {"times": [1, 2, 5]})
@@ -224,6 +225,7 @@ def _privatizers():
     found["geometric"] = Case(privatizers.geometric, {"episodes": 100, "first": 30, "ratio": 1.3})
     best = {"leaves": 4, "privacy": CENTRAL, "discrete": False, "users": 10}
     found["best_counter"] = Case(privatizers.best_counter, best)
+    found["counter_of_rates"] = Case(privatizers.counter_of_rates, {"schedule": privatizers.geometric(100), "privacy": CENTRAL})
     found["takes_messages"] = Case(privatizers.takes_messages, {"privacy": CENTRAL})
     found["worst_std"] = Case(privatizers.worst_std, {"factorisation": mechanisms.Tree(4), "order": 2})
     return found

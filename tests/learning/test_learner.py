@@ -12,7 +12,8 @@ from confide.errors import InvalidParameter, StateError
 from confide.learning.client import LocalClient
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
-from confide.mixtures.likelihood_vi import RECENT
+from confide.mixtures.likelihood_memory import ROUNDS
+from confide.mixtures.likelihood_vi import POLICIES
 from confide.privacy.certificate import certify
 from confide.problems import lock, one_hot, oscillator
 from confide.trajectory import TransitionCounts
@@ -95,11 +96,23 @@ HOSTILE = {
     "a negative one": {"shown": np.full((4, 5, 20), -50)},
     "another type": {"shown": np.zeros((4, 5, 20))},
     "another shape": {"earlier": np.zeros((4, 20, 3))},
-    "too many rounds": {"policies": np.zeros((RECENT + 1, 5, 20), dtype=np.int64), "users": np.ones(RECENT + 1)},
+    "too many rounds": {
+        "policies": np.zeros((ROUNDS * (POLICIES + 1) + 1, 5, 20), dtype=np.int64),
+        "users": np.ones(ROUNDS * (POLICIES + 1) + 1),
+    },
     "infinitely many users": {"policies": np.zeros((1, 5, 20), dtype=np.int64), "users": np.array([np.inf])},
     "users who are not there yet": {"total": np.array(31)},
     "a share that is no number": {"shares": np.array([1.0, np.nan, 1.0, 1.0])},
     "shares of nothing": {"shares": np.zeros(4)},
+    "sums of another shape": {"sums": np.zeros((0, 4, 7))},
+    "sums that are no numbers": {"last": np.full(20, np.nan)},
+    "a negative deviation": {"sums": np.zeros((1, 4, 5)), "stds": np.array([-1.0])},
+    "a round that does not exist": {
+        "policies": np.zeros((1, 5, 20), dtype=np.int64),
+        "users": np.ones(1),
+        "rounds": np.array([5]),
+    },
+    "a covariance that is none": {"covariance": np.full((4, 10, 10), np.inf)},
 }
 
 
@@ -108,15 +121,7 @@ def test_a_hostile_server_cannot_reach_into_a_device(wrong):
     """Compiled loops do not check indices: what a device is told about earlier rounds is checked before."""
     server = learner(privacy=LOCAL)
     client, released = server.client(), server.released()
-    memory = {
-        "seed": np.array(0),
-        "policies": np.zeros((0, 5, 20), dtype=np.int64),
-        "users": np.zeros(0),
-        "earlier": np.zeros((4, 20, 4)),
-        "shown": np.zeros((4, 5, 20), dtype=np.int64),
-        "shares": np.ones(4),
-        "total": np.array(0),
-    }
+    memory = dict(server.current_round().memory)
     client.plan(dataclasses.replace(released, users=30, generation=1, memory=memory))
     with pytest.raises(InvalidParameter, match="does not fit this problem"):
         client.plan(dataclasses.replace(released, users=30, generation=1, memory=memory | wrong))

@@ -65,5 +65,5 @@ def test_means_are_what_each_kernel_gives_on_average():
 
 def test_each_world_gets_the_codes_that_suit_it():
     """Measured: at epsilon = 1 directions lose 180 users on lock where responsibilities lose 220; on rand 59 against 54."""
-    assert best_codes(lock(0).public.kernels, norm=2).name == "directions"
-    assert best_codes(rand(0).public.kernels, norm=2).name == "responsibilities"
+    assert best_codes(lock(0).public.kernels, size="diameter").name == "directions"
+    assert best_codes(rand(0).public.kernels, size="diameter").name == "responsibilities"

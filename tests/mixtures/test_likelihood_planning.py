@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from confide.mixtures._likelihood_kernels import filtered
 from confide.mixtures.code_features import directions, means
-from confide.mixtures.likelihood_planning import posterior
+from confide.mixtures.likelihood_planning import Leaves, posterior, prior
 from confide.planners.visits import Served, fold
 from confide.policy import TabularPolicy
 from confide.problems import LinearMixtureMDP, rand
@@ -41,15 +42,57 @@ def served(users):
     return Served(POLICIES, np.asarray(users, dtype=float), np.zeros((3, 6, 2)))
 
 
+def estimated(sums, served, *, noise_std, **common):
+    """From one release, a prefix sum."""
+    leaves = Leaves(sums[None], np.array([noise_std]), np.zeros(len(served.users), dtype=np.int64))
+    nothing = prior(len(sums), len(common["kernels"]), sums.shape[1])
+    return posterior(leaves, served, nothing, ratio=0.0, **common)
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.7])
+def test_the_filter_is_generalised_least_squares_over_all_rounds(ratio):
+    """Against one large system: leaf t has noise z_t - ratio z_{t-1}, shared with its neighbours."""
+    rng, (T, c, d) = np.random.default_rng(2), (6, 2, 3)
+    M, noise, truth = rng.normal(size=(T, c, d)), rng.uniform(0.5, 2.0, T), rng.normal(size=d)
+    halves = rng.normal(size=(T, c, c))
+    sampling = halves @ halves.transpose(0, 2, 1)
+    sums = M @ truth + rng.normal(size=(T, c))
+    shared = (
+        np.diag(noise)
+        + ratio**2 * np.diag(np.append(0.0, noise[:-1]))
+        - ratio * (np.diag(noise[:-1], 1) + np.diag(noise[:-1], -1))
+    )
+    covariance = np.kron(shared, np.eye(c))
+    for t in range(T):
+        covariance[t * c : (t + 1) * c, t * c : (t + 1) * c] += sampling[t]
+    rows = M.reshape(T * c, d)
+    precision = rows.T @ np.linalg.solve(covariance, rows) + d * np.eye(d)
+    expected = np.linalg.solve(precision, rows.T @ np.linalg.solve(covariance, sums.ravel()) + 1.0)
+    nothing = prior(1, d, c)
+    means, covariances = filtered(sums, M, sampling, noise, ratio, nothing.mean[0], nothing.covariance[0])
+    np.testing.assert_allclose(means[-1, :d], expected, rtol=1e-8)
+    np.testing.assert_allclose(covariances[-1, :d, :d], np.linalg.inv(precision), rtol=1e-8)
+
+
+def test_rounds_that_were_folded_say_the_same():
+    """Begun after two of five rounds with what the filter knew then."""
+    rng, (T, c, d) = np.random.default_rng(3), (5, 2, 3)
+    M, noise, sums = rng.normal(size=(T, c, d)), rng.uniform(0.5, 2.0, T), rng.normal(size=(T, c))
+    sampling, nothing = np.tile(np.eye(c), (T, 1, 1)), prior(1, d, c)
+    means, covariances = filtered(sums, M, sampling, noise, 0.7, nothing.mean[0], nothing.covariance[0])
+    later = filtered(sums[2:], M[2:], sampling[2:], noise[2:], 0.7, means[2], covariances[2])
+    np.testing.assert_allclose(later[0][-1], means[-1], rtol=1e-10)
+
+
 def test_exact_sums_of_many_users_give_the_weights_back():
     users = [2e7, 1e7, 3e7, 1e7, 1e7]
-    known = posterior(expected_sums(users), served(users), noise_std=0.0, **COMMON)
+    known = estimated(expected_sums(users), served(users), noise_std=0.0, **COMMON)
     assert known.weights == pytest.approx(WORLD.weights[:3], abs=1e-4)
     assert known.weights.sum(axis=1) == pytest.approx(1.0) and (known.weights >= 0).all()
 
 
 def test_nobody_served_means_equal_weights_and_the_prior():
-    known = posterior(np.zeros((3, 3)), Served(POLICIES[:0], np.zeros(0), np.zeros((3, 6, 2))), noise_std=0.0, **COMMON)
+    known = estimated(np.zeros((3, 3)), Served(POLICIES[:0], np.zeros(0), np.zeros((3, 6, 2))), noise_std=0.0, **COMMON)
     assert known.weights == pytest.approx(1 / 3)
     assert known.covariance[0] == pytest.approx((np.eye(3) - 1 / 3) / 3)
     assert known.signal == 0.0
@@ -62,7 +105,7 @@ def test_errors_are_as_large_as_the_covariance_says():
     first = np.empty((400, 3))
     covariance = np.zeros((3, 3))
     for i in range(400):
-        known = posterior(exact + rng.normal(0, 500.0, size=(3, 3)), served(users), noise_std=500.0, **COMMON)
+        known = estimated(exact + rng.normal(0, 500.0, size=(3, 3)), served(users), noise_std=500.0, **COMMON)
         first[i], covariance = known.weights[0] - WORLD.weights[0], known.covariance[0]
     ratio = np.trace(np.cov(first.T)) / np.trace(covariance)
     assert 0.7 < ratio < 1.1  # below one: the sampling covariance is in the stated one, and these sums have none
@@ -71,24 +114,24 @@ def test_errors_are_as_large_as_the_covariance_says():
 
 def test_more_noise_means_more_uncertainty():
     users = [400.0] * 5
-    little, much = (posterior(expected_sums(users), served(users), noise_std=s, **COMMON) for s in (1.0, 100.0))
+    little, much = (estimated(expected_sums(users), served(users), noise_std=s, **COMMON) for s in (1.0, 100.0))
     assert np.trace(much.covariance[0]) > 3 * np.trace(little.covariance[0])
 
 
 def test_folding_keeps_the_expected_visits():
     users = [2e6, 1e6, 3e6, 1e6, 1e6]
     whole = served(users)
-    before = posterior(expected_sums(users), whole, noise_std=0.0, **COMMON)
+    before = estimated(expected_sums(users), whole, noise_std=0.0, **COMMON)
     folded = fold(whole, before.states, 2)
     assert len(folded.users) == 2 and folded.earlier.sum() == pytest.approx(3 * 6e6)
     assert fold(folded, before.states, 2) is folded
-    after = posterior(expected_sums(users), folded, noise_std=0.0, **COMMON)
+    after = estimated(expected_sums(users), folded, noise_std=0.0, **COMMON)
     assert after.weights == pytest.approx(before.weights, abs=1e-6)
 
 
 def test_predicted_states_are_those_of_the_policies():
     users = [2e7] * 5
-    known = posterior(expected_sums(users), served(users), noise_std=0.0, **COMMON)
+    known = estimated(expected_sums(users), served(users), noise_std=0.0, **COMMON)
     actions = TabularPolicy(POLICIES[0], 2).actions
     P = np.einsum("i,isat->sat", WORLD.weights[0], WORLD.public.kernels)
     assert known.states[1, 0] == pytest.approx(WORLD.start @ P[np.arange(6), actions[0]], abs=1e-3)
@@ -103,7 +146,7 @@ def test_what_nobody_tried_stays_unknown_however_many_come():
     codes = directions(kernels)
     all_of_them = Served(np.zeros((1, 2, 3), dtype=np.int64), np.array([1e7]), np.zeros((1, 3, 2)))
     sums = 1e7 * codes[0, 0, 1][None]  # kernel 0 has no weight
-    known = posterior(
+    known = estimated(
         sums, all_of_them, noise_std=0.0, kernels=kernels, codes=codes, code_means=means(codes, kernels), start=np.eye(3)[0]
     )
     undecided = np.array([0.0, 1.0, -1.0]) / np.sqrt(2)

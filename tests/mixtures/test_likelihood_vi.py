@@ -7,9 +7,10 @@ import confide
 from confide.agents import LikelihoodVI
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import noise_source
-from confide.mixtures.likelihood_planning import Posterior
-from confide.mixtures.likelihood_vi import RECENT
-from confide.privatizers import every_episode
+from confide.mixtures.likelihood_memory import ROUNDS
+from confide.mixtures.likelihood_planning import Posterior, prior
+from confide.mixtures.likelihood_vi import POLICIES
+from confide.privatizers import central, every_episode
 from confide.problems import lock, lock_rewards, rand
 
 LOCK, RAND = lock(0), rand(0)
@@ -48,13 +49,20 @@ def test_rounding_does_not_decide_the_samples():
     drawn = []
     for nudge in (0.0, 1e-15):
         known = Posterior(
-            np.full((4, 5), 0.2), covariance + nudge * np.random.default_rng(0).random((4, 5, 5)), np.zeros((4, 0, 20)), 0
+            np.full((4, 5), 0.2),
+            covariance + nudge * np.random.default_rng(0).random((4, 5, 5)),
+            np.zeros((4, 0, 20)),
+            0,
+            prior(4, 5, 4),
         )
         drawn.append(algorithm._samples(known, np.random.default_rng([1, 0])))
     np.testing.assert_allclose(drawn[0], drawn[1], atol=1e-6)
 
 
-def test_memory_does_not_grow_with_the_number_of_rounds():
+@pytest.mark.parametrize("folded", [False, True])
+def test_memory_does_not_grow_with_the_number_of_rounds(folded, monkeypatch):
+    """With least squares over all releases, and with the last one alone."""
+    monkeypatch.setattr(central, "_FEW_RELEASES", 100 if folded else 512)
     agent = LikelihoodVI(
         RAND.public, episodes=200, privacy=confide.NoPrivacy(), schedule=every_episode(200), noise=noise_source("fast", 0)
     )
@@ -63,8 +71,8 @@ def test_memory_does_not_grow_with_the_number_of_rounds():
         agent.next_batch()
         agent.observe(users[i : i + 1])
     memory = agent.released().memory
-    assert len(memory["policies"]) <= RECENT
-    assert memory["users"].sum() + memory["earlier"][0].sum() == pytest.approx(198)
+    assert len(memory["policies"]) <= ROUNDS * (POLICIES + 1) and len(memory["stds"]) < ROUNDS
+    assert memory["users"].sum() + memory["earlier"][0].sum() == pytest.approx(198 if folded else len(memory["stds"]))
 
 
 def test_one_step_and_two_kernels_are_enough():

@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -229,3 +230,26 @@ def test_templates_escape_and_know_their_names():
         environment().from_string("{{ nobody }}").render()
     assert environment().from_string("<p>{{ text }}</p>").render(text="<b>") == "<p>&lt;b&gt;</p>"
     assert environment() is environment()
+
+
+def test_questions_are_shown_folded_and_escaped(made_up, tmp_path):
+    from confide.learning.question import Question
+
+    def asked(number, **more):
+        return Question(number, 1 + 10 * (number - 1), 10, "all users: <b>", EVIL, "yes to 1", "no to 2", 0.25, 1.0, **more)
+
+    run = replace(made_up.learner(), questions=(asked(1, answer=3.0, noise=1.0), asked(1, answer=-9.0, noise=1.0), asked(2)))
+    page = read(write_report([run], tmp_path / "asked.html"))
+    folds = [attributes for name, attributes in page.elements if name == "details"]
+    assert folds and not any("open" in attributes for attributes in folds)
+    assert "3 questions in 2 rounds" in page.text and "Round 1: users 1 to 10, 2 questions" in page.text
+    assert (
+        "6 ± 4 more yes than no; 2 more yes expected" in page.text
+        and "18 ± 4 more no than yes; 2 more yes expected: a surprise" in page.text
+    )
+    assert "expected to remove 25" in page.text and "not answered yet" in page.text
+    assert EVIL in page.text and not any(name == "img" for name, _ in page.elements)
+
+
+def test_no_questions_no_section(page):
+    assert "questions" not in {attributes.get("id") for _, attributes in page.elements}

@@ -101,8 +101,6 @@ AGENTS = {
         "posterior sampling on few yes/no questions per user, chosen from releases",
         "mixture",
         "confide",
-        known_rewards=True,
-        local=False,
     ),
     "lsvi-ucb": Entry(
         "confide.linear_mdps.lsvi_ucb:LSVIUCB",

@@ -122,6 +122,8 @@ def _cells(one: Facts) -> dict[str, str]:
 def _noise(one: Facts) -> str:
     first, last = _number(one.noise.first), _number(one.noise.last)
     stds = f"standard deviation {first} at the first release, {last} at the last"
+    if one.trust is Trust.LOCAL and one.schedule.first is None:
+        stds = f"standard deviation {first} on one message, {last} on the sum of all"
     return f"{stds}; at most {_number(one.relative_noise)} times the L{one.noise.norm} sensitivity"
 
 
@@ -140,7 +142,7 @@ def _mechanism(noise: ExpectedNoise, schedule: Schedule | AtMost) -> str:
     if noise.mechanism == "distributed":
         return f"discrete {kind} noise in shares, one from each device: {schedule.leaves:,} sums of batches, each seen once"
     if noise.mechanism == "local":
-        return f"{kind} noise on the device: one message per user"
+        return f"{kind}{'' if noise.distribution == 'signs' else ' noise'} on the device: one message per user"
     return f"{kind} noise through a counter: {_COUNTERS.get(noise.mechanism, noise.mechanism)}, {schedule.leaves:,} leaves"
 
 
@@ -225,7 +227,8 @@ def _really(one: Facts) -> str:
 
 
 def _kind(noise: ExpectedNoise) -> str:
-    return {"gaussian": "Gaussian", "laplace": "Laplace", "cube": "K-norm (cube)"}.get(noise.distribution, noise.distribution)
+    named = {"gaussian": "Gaussian", "laplace": "Laplace", "cube": "K-norm (cube)", "signs": "randomized response"}
+    return named.get(noise.distribution, noise.distribution)
 
 
 def _names(members: list[Facts]) -> str:

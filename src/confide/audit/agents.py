@@ -15,7 +15,7 @@ from confide.audit.tape import Tape, TapedSource
 from confide.errors import InvalidParameter
 from confide.learning.client import LocalClient
 from confide.learning.learner import Learner
-from confide.mechanisms.codebook import Codebook, Drawn
+from confide.mechanisms.codebook import Drawn, Report
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array
 from confide.privacy.loss import GaussianDP, Loss, PureDP, loss_for
@@ -194,7 +194,7 @@ class DeviceSubject(Attacked):
     def _likelihood(self, noise: object, message: Message) -> float:
         """How much more the message looks like the second user, up to a factor."""
         (one, other), values = self._sent, message.values
-        if isinstance(noise, Codebook):
+        if isinstance(noise, Report):
             return Drawn(noise, message.nonce).log_ratio(int(values[0]), one, other)
         if self.privacy.delta > 0:
             return float(values @ (other - one))
@@ -209,7 +209,7 @@ class DeviceSubject(Attacked):
         """How much of the stated loss the two users use up."""
         server, (one, other) = self._make(FastSource(np.random.default_rng(0))), self._sent
         (mechanism,) = server.mechanisms()
-        if mechanism.distribution == "codebook":
+        if mechanism.distribution in ("codebook", "signs"):
             return 1.0  # some index is in the set of one user and not of the other
         return float(np.linalg.norm(other - one, ord=mechanism.norm) / mechanism.sensitivity)
 

@@ -12,7 +12,7 @@ from confide.evaluation.visit_contributions import FirstVisits
 from confide.evaluation.weight_contributions import WeightAndWorth
 from confide.linear_mdps.contributions import NextStateRows
 from confide.mechanisms.additive import largest_change, loss_of
-from confide.mechanisms.codebook import Codebook
+from confide.mechanisms.codebook import Codebook, SignReport
 from confide.mechanisms.counters import FACTORISATIONS
 from confide.mixtures.code_contributions import TableRows
 from confide.mixtures.contributions import StackedRows
@@ -148,8 +148,8 @@ def _loss(mechanism: Json, promise: Json) -> Loss:
             "smooth sensitivity and noise depend on the data",
         )
         return _smooth_loss(mechanism["parameters"])
-    if distribution == "codebook":
-        return _codebook_loss(mechanism)
+    if distribution in ("codebook", "signs"):
+        return _report_loss(mechanism)
     norm = _NORMS[distribution]
     _check(
         (name == "rounds") == (distribution == "cube"), "noise from a cube is for users who are in one round, and theirs alone"
@@ -204,7 +204,7 @@ def taken_on_trust(certificate: Certificate) -> list[str]:
     """What cannot be recomputed from the certificate: sensitivities of unknown bounds, and what it says itself."""
     trusted: list[str] = list(certificate.document.get("on_trust", []))
     for i, mechanism in enumerate(certificate.document["mechanisms"], start=1):
-        if mechanism["distribution"] == "codebook":
+        if mechanism["distribution"] in ("codebook", "signs"):
             continue  # epsilon does not rest on the bound
         name = (mechanism.get("bound") or {}).get("name")
         if name not in _BOUNDS:
@@ -227,18 +227,22 @@ def _stream_norm(mechanism: Json, promise: Json, norm: int | str) -> float:
     return counter.column_norm(2 if norm == 2 else 1)
 
 
-def _codebook_loss(mechanism: Json) -> Loss:
+def _report_loss(mechanism: Json) -> Loss:
     """An index is 1 / e^-epsilon times as likely in the set of the nearest as outside, whatever the contribution and its bound are."""
-    _check(mechanism["norm"] == 2, "a codebook needs the L2 norm")
     stated = mechanism["parameters"]
-    size, radius = stated["dimension"], mechanism["sensitivity"]
-    codebook = Codebook(size, radius, stated["epsilon"], stated["nearest"], stated["vectors"])
-    scale = codebook.std
+    size, radius, epsilon, nearest = stated["dimension"], mechanism["sensitivity"], stated["epsilon"], stated["nearest"]
+    report: Codebook | SignReport
+    if mechanism["distribution"] == "codebook":
+        report = Codebook(size, radius, epsilon, nearest, stated["vectors"])
+    else:
+        report = SignReport(size, radius, epsilon, stated["asked"], nearest)
+    _check(mechanism["norm"] == report.norm, f"a report by {report.distribution} needs the L{report.norm} norm")
+    scale = report.std
     _check(
         abs(mechanism["scale"] - scale) <= _OVERSTATED * scale,
         f"a decoded message has the standard deviation {scale:.6g}, not {mechanism['scale']:.6g}",
     )
-    return codebook.loss()
+    return report.loss()
 
 
 def _shared_loss(mechanism: Json, promise: Json) -> Loss:

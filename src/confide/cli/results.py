@@ -24,6 +24,7 @@ def show(
     folder: Annotated[
         Path, typer.Argument(help="A folder written by `confide run --out` or `confide compare`, or one run in it.")
     ],
+    questions: Annotated[bool, typer.Option("--questions", help="Print what users were asked, by learners that ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the results in a folder."""
@@ -38,7 +39,11 @@ def show(
         return
     if not found:
         raise InvalidParameter(f"no saved run in {folder}; give a folder written by confide run --out or confide compare")
-    print_runs([Run.load(path) for path in found], as_json)
+    runs = [Run.load(path) for path in found]
+    if questions:
+        print_questions(runs, as_json)
+        return
+    print_runs(runs, as_json)
     if (folder / "report.html").exists() and not as_json:
         typer.echo(f"report: {folder / 'report.html'}")
 
@@ -53,6 +58,22 @@ def print_runs(runs: "list[Run]", as_json: bool) -> None:
     from confide.experiments.study import study_of_runs
 
     print_study(study_of_runs(runs))
+
+
+def print_questions(runs: "list[Run]", as_json: bool) -> None:
+    """What was asked, round by round. All of it is public."""
+    if as_json:
+        named = [{"agent": one.agent, "problem": one.problem, "seed": one.seed} for one in runs]
+        asked = [[question.to_json() for question in one.questions] for one in runs]
+        print_json([facts | {"questions": own} for facts, own in zip(named, asked, strict=True) if own])
+        return
+    for one in runs:
+        for question in one.questions:
+            users = f"users {question.first:,} to {question.first + question.users - 1:,}"
+            typer.echo(f"{one.agent} on {one.problem}, seed {one.seed}, round {question.round}, {users}: {question.asked}")
+            typer.echo(f"  {question.said}; expected to remove {question.removes:.2%} of what is uncertain about values")
+    if not any(one.questions for one in runs):
+        typer.echo("nobody was asked a question: only questions-vi asks")
 
 
 def print_comparison(made: "Comparison", folder: Path | None, as_json: bool) -> None:

@@ -189,6 +189,8 @@ def experiment_moments(
     n = len(costs.Q)
     if experiment.sums_std == 0:
         return experiment.sums, 0.0, np.zeros_like(experiment.sums)
+    if experiment.users == 0:
+        return np.zeros_like(experiment.sums), 0.0, np.zeros_like(experiment.sums)
     users = experiment.users * experiment.kept
     gains = experiment.gains[:1] if (experiment.gains == experiment.gains[0]).all() else experiment.gains
     states = [users * _kernels.state_moments(each, gains, *simulated, costs.reach) for each in (theta, *samples)]

@@ -106,7 +106,7 @@ class AdaptiveControl:
         else:
             gains = np.tile(safe, (POLICIES, 1, 1, 1))
         served, generation = released.users, released.generation
-        users = self.times[generation] - served if generation < len(self.times) else 0
+        users = Schedule(self.times).size(generation)
         if users <= 0:  # everybody was served
             return gains
         spent = np.sum([experiment.users * scenarios.excess(experiment.gains).mean(axis=1) for experiment in experiments], axis=0)

@@ -14,6 +14,7 @@ from confide.agents.catalogue import AGENTS
 from confide.arguments import listed
 from confide.errors import InvalidParameter
 from confide.experiments.run import CURVES, Run, checkpoint_grid
+from confide.learning.question import Question
 from confide.privacy.certificate import Certificate
 
 Array = npt.NDArray[np.float64]
@@ -60,6 +61,7 @@ class Group:
     source: str = "fast"
     covered: int | None = None  # users that the guarantee covers; None: all of them
     certificates: tuple[Certificate | None, ...] = field(default=(), repr=False)  # [seed]
+    questions: tuple[tuple[Question, ...], ...] = field(default=(), repr=False)  # [seed]: what users were asked
     stopped: tuple[Stopped, ...] = ()  # left out, if any run is complete; else the curves end where the first of them does
     seconds: tuple[float, ...] = field(default=(), repr=False)  # [seed]
     versions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -176,6 +178,7 @@ def _group(problem: str, runs: Sequence[Run]) -> Group:
         users=users,
         episodes_to_90=np.array([math.inf if found is None else found for found in reached], dtype=float),
         certificates=tuple(run.certificate for run in shown),
+        questions=tuple(run.questions for run in shown),
         stopped=stopped,
         seconds=tuple(run.seconds for run in shown),
         versions=tuple(dict.fromkeys(item for run in shown for item in run.versions.items())),

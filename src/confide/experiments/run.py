@@ -16,6 +16,7 @@ from confide._durable import output, staged
 from confide.arguments import kind, read_text, real, text, whole
 from confide.errors import ConfideError, InvalidParameter
 from confide.experiments import metrics
+from confide.learning.question import Question
 from confide.policy import Policy, load_policy
 from confide.privacy.certificate import Certificate
 
@@ -54,6 +55,7 @@ class Run:
     versions: dict[str, str] = field(repr=False)
     command: str = ""
     made_from: str = field(default="", repr=False)  # everything that decided the result: agent, promise, world
+    questions: tuple[Question, ...] = field(default=(), repr=False)  # what users were asked, where an agent asks; public
 
     @property
     def episodes(self) -> int:
@@ -128,6 +130,9 @@ class Run:
                 self.policy.save(target / "policy.npz")
             if self.certificate is not None:
                 self.certificate.save(target / "certificate.json")
+            if self.questions:
+                asked = [question.to_json() for question in self.questions]
+                (target / "questions.json").write_text(json.dumps(asked, indent=1, allow_nan=False) + "\n", encoding="utf-8")
             files = sorted(path.name for path in target.iterdir())
             said = json.dumps({**facts, "files": files}, indent=1, allow_nan=False) + "\n"
             (target / "run.json").write_text(said, encoding="utf-8")
@@ -146,6 +151,7 @@ class Run:
             files = (
                 {text("files", name) for name in facts["files"]} if "files" in facts else {path.name for path in source.iterdir()}
             )
+            asked = _questions(source / "questions.json") if "questions.json" in files else ()
             lacking = sorted(name for name in files if not (source / Path(name).name).is_file())
         except ConfideError:
             raise
@@ -160,7 +166,7 @@ class Run:
             from confide.audit.verify import verify
 
             verify(certificate)  # a result that is shown with a promise must keep it
-        return cls(segments=segments, policy=policy, certificate=certificate, **known)
+        return cls(segments=segments, policy=policy, certificate=certificate, questions=asked, **known)
 
     def csv(self) -> str:
         lines = [",".join(("users", *CURVES))]
@@ -194,6 +200,12 @@ def _segment(facts: Any) -> Segment:
     for each in fields(made)[1:]:
         _number(each.name, getattr(made, each.name))
     return made
+
+
+def _questions(source: Path) -> tuple[Question, ...]:
+    if not source.is_file():
+        return ()  # said below, with all that is missing
+    return tuple(Question.from_json(facts) for facts in kind("questions.json", json.loads(read_text(source)), list))
 
 
 def _check_users(source: Path, segments: tuple[Segment, ...], planned: int) -> None:

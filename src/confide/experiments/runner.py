@@ -88,6 +88,7 @@ def run(
         versions=versions(),
         command=command,
         made_from=label,
+        questions=tuple(agent.questions()) if abilities_of(agent).questions else (),  # type: ignore[attr-defined]
     )
 
 

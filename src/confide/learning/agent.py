@@ -30,6 +30,7 @@ class Abilities:
     devices: bool = (
         False  # users send messages: `client()`, `absorb(bytes)`, `current_round()`, `released()`, `observe_crowd(users)`
     )
+    questions: bool = False  # `questions() -> list[Question]`: what users were asked, for the report
     levels: bool = False  # `noise_level` and `signal` of the last release, for the report
 
 

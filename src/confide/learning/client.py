@@ -11,12 +11,12 @@ from confide.errors import ConfideError, InvalidParameter, PrivacyError, StateEr
 from confide.mechanisms.sources import NoiseSource, SecureSource, check_source
 from confide.mechanisms.state import StateFile, pack, unpack
 from confide.policy import Policy
-from confide.privacy.bounded import Bounded, Released
+from confide.privacy.bounded import Bound, Bounded, Released
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss
 from confide.privacy.request import Request, requested
 from confide.privatizers.distributed import Place
-from confide.privatizers.message import Channel, open_channel
+from confide.privatizers.message import Channel, open_channel, report_channel
 from confide.privatizers.wire import decode_release
 from confide.trajectory import Trajectories
 
@@ -56,8 +56,10 @@ class LocalClient:
         if store is not None:
             kind("store", store, StateFile, str, Path)
         self._algorithm = algorithm
-        self._channel = channel or open_channel(algorithm.bound, privacy, source=self._source, loss=loss)
-        if self._channel.guarantee.request != privacy or self._channel.bound != algorithm.bound:
+        self._changing = bool(getattr(algorithm, "changing", False))  # what a round's users contribute is decided from releases
+        self._channel = channel or self._opened(algorithm.bound, privacy, loss)
+        fits = self._changing or self._channel.bound == algorithm.bound
+        if self._channel.guarantee.request != privacy or not fits:
             raise InvalidParameter("the channel was made for another guarantee or another bound")
         self._which = int.from_bytes(self._source.token(16))  # of several policies: drawn once, before there are any data
         self._planned: tuple[Round, int] | None = None  # with the generation of its release
@@ -66,6 +68,11 @@ class LocalClient:
         self._store = StateFile(store) if isinstance(store, str | Path) else store
         if self._store is not None and self._store.path.exists():
             self.restore(self._store.read())
+
+    def _opened(self, bound: Bound, privacy: Request, loss: Loss | None) -> Channel:
+        if self._changing:
+            return report_channel(bound, privacy, source=self._source)
+        return open_channel(bound, privacy, source=self._source, loss=loss)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -80,7 +87,7 @@ class LocalClient:
         """The policy of this device's user, from what is public: each of a round's policies serves its share of the users."""
         if not isinstance(released, Released):
             released = decode_release(released, self._channel.guarantee)
-        if released.values.shape != (self._channel.bound.size,):
+        if not self._changing and released.values.shape != (self._channel.bound.size,):
             raise InvalidParameter(f"a release must have {self._channel.bound.size} numbers, got shape {released.values.shape}")
         if not (np.isfinite(released.values).all() and 0 <= released.noise.std < np.inf):
             raise InvalidParameter("a release must be finite, and so must its noise")
@@ -96,6 +103,8 @@ class LocalClient:
 
     def adopt(self, planned: "Round", generation: int) -> Policy:
         """`plan`, by somebody who has planned from the same release already: a simulation does not do it again for every user."""
+        if self._changing and planned.size is not None and planned.size[0] != self._channel.bound:
+            self._channel = report_channel(planned.size[0], self._channel.guarantee.request, source=self._source)
         self._planned = planned, generation
         return planned.drawn(self._which)
 
@@ -145,4 +154,4 @@ class LocalClient:
         return pack("client", 1 if sent else 0, facts, {"sent": np.frombuffer(sent, dtype=np.uint8)})
 
     def _made_for(self) -> str:
-        return f"{self._channel.guarantee.request!r}, {self._channel.bound!r}"
+        return f"{self._channel.guarantee.request!r}, {self._algorithm.bound!r}"

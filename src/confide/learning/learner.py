@@ -4,6 +4,7 @@ An algorithm is a bound on what one user contributes and a pure function from re
 schedule, the privatizer, what is kept of earlier rounds, saving) is the same for all of them, and is here.
 """
 
+import secrets
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from confide._digest import digest
-from confide.arguments import kind
-from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
+from confide.arguments import kind, whole
+from confide.errors import InvalidParameter, PrivacyError, StaleMessage, StateError, StreamExhausted
 from confide.learning.agent import Abilities, Batch
 from confide.learning.arguments import check_asked
 from confide.learning.client import LocalClient
@@ -31,6 +32,7 @@ from confide.privatizers import (
     DistributedPrivatizer,
     ExpectedNoise,
     LocalPrivatizer,
+    LocalRoundsPrivatizer,
     Message,
     Privatizer,
     RoundsPrivatizer,
@@ -80,6 +82,14 @@ class Description:
     calibration: str  # tight, paper, or a word of its own
     planning: str  # how releases become plans, and what is done about their noise
     rows: tuple[int, float] | None = None  # of a least-squares regression: the dimension of its rows, and the norm of the longest
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """How one user is served, and the generation of the release that it was planned with: a report must name it."""
+
+    policy: Policy
+    generation: int
 
 
 class Algorithm(Protocol):
@@ -189,11 +199,41 @@ class Learner:
             raise StreamExhausted(f"all {self.episodes} users were served")
         current = self.current_round()
         users, (start, end) = self.users, self._privatizer.batch
+        if start == end:
+            raise StreamExhausted(f"all {self.schedule.leaves} releases were made: batches were closed early")
         if len(current.policies) == 1:
             return Batch(current.policies[0], end - users)
         edges = start + np.cumsum(current.serves(end - start))
         which = int(np.searchsorted(edges, users, side="right"))
         return Batch(current.policies[which], int(edges[which]) - users)
+
+    def assign(self, number: int | None = None) -> Assignment:
+        """For one user of a service: the policy that serves this user, drawn by the shares of the round's policies.
+
+        Not by order of arrival, which users could know or choose. `number` out of 2^128 decides, by default one of the system's random
+        numbers; it must not depend on anybody's data. Whoever reports later says with which generation the policy was planned.
+        """
+        current = self.current_round()
+        drawn = secrets.randbits(128) if number is None else whole("number", number, at_least=0, at_most=2**128 - 1)
+        return Assignment(current.drawn(drawn), self._privatizer.generation)
+
+    def close(self) -> None:
+        """Release now, before the open batch is full: a service that waits for nobody any longer.
+
+        The decision must be public (a deadline, a number of reports), and must not depend on what users did. The guarantee covers as many
+        users and releases as before; the planner sees how many users reported.
+        """
+        self._check_durable()
+        self.current_round()  # its memory is needed after the release
+        before = self._privatizer.generation
+        self._durable = False
+        try:
+            self._privatizer.close()
+        except BaseException:
+            self._durable = self._privatizer.generation == before  # refused: nothing was released
+            raise
+        self._advance(before)
+        self._durable = True
 
     def released(self) -> Released:
         """All that is public so far, and all that planning needs."""
@@ -218,7 +258,12 @@ class Learner:
             raise InvalidParameter("users come after the policy that serves them: call next_batch first")
         return self._round.statistic.contribution(users)
 
-    def observe(self, users: Trajectories | TransitionCounts) -> None:
+    def observe(self, users: Trajectories | TransitionCounts, *, generation: int | None = None) -> None:
+        """Users of the open batch. `generation`: the release that their policies were planned with, if they were assigned one by one; users
+        who were served by another one are refused, because the planner would take them for users of the round's policies."""
+        if generation is not None and whole("generation", generation, at_least=0) != self._privatizer.generation:
+            current = self._privatizer.generation
+            raise StaleMessage(f"the users were served with release {generation}, the current one is {current}: they are late")
         if self._privatizer.devices and not isinstance(users, TransitionCounts):
             raise PrivacyError(
                 f"under {type(self.privacy).__name__} no server sees trajectories: each user's device is a client = agent.client(), which "
@@ -350,9 +395,9 @@ class Learner:
                 self._store.write(self._saved())
                 self._durable = True
 
-    def _messages(self) -> LocalPrivatizer | DistributedPrivatizer:
+    def _messages(self) -> LocalPrivatizer | LocalRoundsPrivatizer | DistributedPrivatizer:
         privatizer = self._privatizer
-        if not isinstance(privatizer, LocalPrivatizer | DistributedPrivatizer):
+        if not isinstance(privatizer, LocalPrivatizer | LocalRoundsPrivatizer | DistributedPrivatizer):
             raise PrivacyError(
                 f"clients and messages are for LocalDP and DistributedDP, but this agent has {type(self.privacy).__name__}: "
                 "pass trajectories to observe"

@@ -50,6 +50,7 @@ class Codebook:
     vectors: int = VECTORS
 
     distribution: ClassVar[str] = "codebook"
+    norm: ClassVar[int | str] = 2  # of `radius`
 
     def __post_init__(self) -> None:
         whole("size", self.size, at_least=1, at_most=COORDINATES)
@@ -59,6 +60,11 @@ class Codebook:
 
     def loss(self) -> PureDP:
         return PureDP(self.epsilon)
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """For a certificate."""
+        return {"vectors": self.vectors, "nearest": self.nearest, "epsilon": self.epsilon, "dimension": self.size}
 
     @property
     def gain(self) -> float:
@@ -90,12 +96,7 @@ class Codebook:
         return found
 
     def draw(self, values: Array, nonce: bytes, source: NoiseSource) -> int:
-        """The index that is sent. The source of an audit reads it, and may put another one in its place."""
-        index = source.choose(self.near(values, nonce), self.epsilon)
-        instead = getattr(source, "instead", None)
-        if instead is None:
-            return index
-        return int(instead(Drawn(self, nonce), values[None], np.array([[float(index)]]))[0, 0])
+        return _drawn(self, values, nonce, source)
 
     def decode(self, index: int, nonce: bytes) -> Array:
         """An unbiased estimate of the contribution."""
@@ -118,10 +119,100 @@ class Codebook:
 
 
 @dataclass(frozen=True, slots=True)
+class SignReport:
+    """The same mechanism with another book: all patterns of yes and no of `asked` coordinates, which the nonce picks.
+
+    Each coordinate that is picked becomes a sign: v in [-radius, radius] is 1 with probability (1 + v / radius) / 2, by the nonce. The
+    `nearest` patterns, those that differ from these signs in the fewest places, are e^epsilon times as likely as the others: with one of
+    them this is randomized response. `nearest` counts whole levels, 1 + asked + asked (asked - 1) / 2 + ..., so that there are equally many
+    for every contribution.
+
+    Guarantee: epsilon-DP for two arbitrary contributions, by the count of `Codebook`: the book, which coordinates are picked and how they
+    are rounded are functions of the nonce, which is drawn before anything that depends on the data.
+
+    Decoding: a sign that is sent is right more often than wrong, E = `gain` x the sign, and a coordinate is picked with probability
+    asked / size. `std` is of a coordinate that is 0; of one that is +-radius it is smaller.
+    """
+
+    size: int  # coordinates of a contribution
+    radius: float  # of each coordinate
+    epsilon: float
+    asked: int
+    nearest: int
+
+    distribution: ClassVar[str] = "signs"
+    norm: ClassVar[int | str] = "inf"
+
+    def __post_init__(self) -> None:
+        whole("size", self.size, at_least=1, at_most=COORDINATES)
+        real("radius", self.radius, above=0), real("epsilon", self.epsilon, above=0)
+        whole("asked", self.asked, at_least=1, at_most=min(self.size, VECTORS.bit_length() - 1))
+        if whole("nearest", self.nearest, at_least=1) not in _levels(self.asked)[:-1]:
+            raise InvalidParameter(f"nearest must be one of {_levels(self.asked)[:-1]}, got nearest={self.nearest}")
+
+    def loss(self) -> PureDP:
+        return PureDP(self.epsilon)
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """For a certificate."""
+        return {"asked": self.asked, "nearest": self.nearest, "epsilon": self.epsilon, "dimension": self.size}
+
+    @property
+    def gain(self) -> float:
+        """E of a sign that is sent times the true one: (1 - e^-epsilon) sum over the nearest z of z.x / (asked Q)."""
+        reach, lied = _levels(self.asked).index(self.nearest), math.exp(-self.epsilon)
+        products = sum(math.comb(self.asked, wrong) * (self.asked - 2 * wrong) for wrong in range(reach + 1))
+        total = self.nearest + (2**self.asked - self.nearest) * lied
+        return float(-math.expm1(-self.epsilon) * products / (self.asked * total))
+
+    @property
+    def std(self) -> float:
+        """Of a decoded message, on each coordinate, at most."""
+        return self.radius * math.sqrt(self.size / self.asked) / self.gain
+
+    def near(self, values: Array, nonce: bytes) -> npt.NDArray[np.bool_]:
+        """Whether a pattern [i] is one of the nearest: bit c of i is the sign of the c-th coordinate that is picked."""
+        picked, even = self._picked(nonce)
+        signs = values[picked] > (2 * even - 1) * self.radius
+        wrong = (_patterns(self.asked) != signs).sum(axis=1)
+        return np.asarray(wrong <= _levels(self.asked).index(self.nearest))
+
+    def draw(self, values: Array, nonce: bytes, source: NoiseSource) -> int:
+        return _drawn(self, values, nonce, source)
+
+    def decode(self, index: int, nonce: bytes) -> Array:
+        """An unbiased estimate of the contribution."""
+        whole("index", index, at_least=0, at_most=2**self.asked - 1)
+        found = np.zeros(self.size)
+        signs = np.where(_patterns(self.asked)[index], 1.0, -1.0)
+        found[self._picked(nonce)[0]] = signs * (self.radius * self.size / (self.asked * self.gain))
+        return found
+
+    def _picked(self, nonce: bytes) -> tuple[npt.NDArray[np.int64], Array]:
+        """Which coordinates, and for each of them a number in [0, 1) that rounds it."""
+        raw = np.random.Philox(key=int.from_bytes(nonce)).random_raw(self.size + self.asked)
+        picked = np.argsort(raw[: self.size], kind="stable")[: self.asked].astype(np.int64)
+        return picked, (raw[self.size :] >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+Report = Codebook | SignReport
+
+
+def _drawn(report: Report, values: Array, nonce: bytes, source: NoiseSource) -> int:
+    """The index that is sent. The source of an audit reads it, and may put another one in its place."""
+    index = source.choose(report.near(values, nonce), report.epsilon)
+    instead = getattr(source, "instead", None)
+    if instead is None:
+        return index
+    return int(instead(Drawn(report, nonce), values[None], np.array([[float(index)]]))[0, 0])
+
+
+@dataclass(frozen=True, slots=True)
 class Drawn:
     """One message's codebook: what an audit's tape knows of the index that was drawn. Public."""
 
-    codebook: Codebook
+    codebook: Report
     nonce: bytes
     distribution: ClassVar[str] = "codebook"
     step: ClassVar[None] = None
@@ -147,6 +238,36 @@ def best_codebook(bound: Bound, epsilon: float) -> Codebook:
         raise InvalidParameter(f"a codebook report has at most {COORDINATES} coordinates, the bound has {bound.size}")
     nearest = 1 + int(np.argmax(_gains(VECTORS, real("epsilon", epsilon, above=0))))
     return Codebook(bound.size, bound.sensitivity(Relation.NULL), epsilon, nearest)
+
+
+def best_signs(bound: Bound, epsilon: float) -> SignReport:
+    """The report of signs with the least noise for contributions within `bound`: how many coordinates, and how many patterns are near."""
+    real("epsilon", epsilon, above=0)
+    most = min(bound.size, VECTORS.bit_length() - 1)
+    made = [
+        SignReport(bound.size, bound.largest, epsilon, asked, near)
+        for asked in range(1, most + 1)
+        for near in _levels(asked)[:-1]
+    ]
+    return min(made, key=lambda report: report.std)
+
+
+def best_report(bound: Bound, epsilon: float) -> Report:
+    """By signs or by a codebook, whichever has less noise: signs for few numbers of which each may be large by itself."""
+    signs, codebook = best_signs(bound, epsilon), best_codebook(bound, epsilon)
+    return signs if signs.std < codebook.std else codebook
+
+
+@lru_cache(maxsize=16)
+def _levels(asked: int) -> list[int]:
+    """How many patterns differ from one of them in at most 0, 1, ..., asked places."""
+    return [sum(math.comb(asked, wrong) for wrong in range(most + 1)) for most in range(asked + 1)]
+
+
+@lru_cache(maxsize=16)
+def _patterns(asked: int) -> npt.NDArray[np.bool_]:
+    """[pattern, coordinate]"""
+    return np.asarray((np.arange(2**asked)[:, None] >> np.arange(asked)) & 1 == 1)
 
 
 @lru_cache(maxsize=64)

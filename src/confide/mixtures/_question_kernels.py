@@ -153,25 +153,56 @@ def hopeful(kernels: Array, rewards: Array, weights: Array, covariance: Array, w
 
 
 @njit
-def relevance(kernels: Array, values: Array, states: Array) -> Array:
-    """sum_s states[s] times the covariance over actions of phi(s, a) = sum_t P(t | s, a) values[t] [i, i]."""
-    S, A, T, d = kernels.shape
-    result, phi, mean = np.zeros((d, d)), np.zeros((A, d)), np.zeros(d)
-    for s in range(S):
-        if states[s] <= 0.0:
-            continue
-        phi[:] = 0.0
-        mean[:] = 0.0
-        for a in range(A):
-            for t in range(T):
-                v = values[t]
-                if v != 0.0:
+def gradients(kernels: Array, values: Array, actions: Ints, weights: Array, start: Array) -> Array:
+    """How the value of policy n [n, h, s] changes with the weights of step h [n, h, i], at weights [n, h, i], with its values [n, h, s]."""
+    S, _, T, d = kernels.shape
+    N, H, _ = actions.shape
+    result = np.zeros((N, weights.shape[1], d))
+    for n in range(N):
+        at = start.copy()
+        for h in range(H - 1):
+            later = np.zeros(S)
+            for s in range(S):
+                if at[s] <= 0.0:
+                    continue
+                a = actions[n, h, s]
+                for t in range(T):
+                    p, v = 0.0, at[s] * values[n, h + 1, t]
                     for i in range(d):
-                        phi[a, i] += kernels[s, a, t, i] * v
+                        p += weights[n, h, i] * kernels[s, a, t, i]
+                        result[n, h, i] += v * kernels[s, a, t, i]
+                    later[t] += at[s] * p
+            at = later
+    return result
+
+
+@njit
+def greedy(covariance: Array, relevance: Array, rows: Array, steps: Ints, noise: Array, count: int) -> tuple[Ints, float]:
+    """`count` questions, one after the other by the fall of tr(B C), and that fall in all; rows [q, i] of all users, their noise [q]."""
+    Q, d = rows.shape
+    C, moved, score, spread = covariance.copy(), np.zeros((Q, d)), np.zeros(Q), np.ones(Q)
+    picked, total, changed = np.zeros(count, dtype=np.int64), 0.0, -1
+    for n in range(count):
+        for q in range(Q):
+            h = steps[q]
+            if n > 0 and h != changed:
+                continue
+            score[q], spread[q] = 0.0, noise[q]
             for i in range(d):
-                mean[i] += phi[a, i] / A
-        for a in range(A):
+                moved[q, i] = 0.0
+                for j in range(d):
+                    moved[q, i] += C[h, i, j] * rows[q, j]
+                spread[q] += rows[q, i] * moved[q, i]
             for i in range(d):
                 for j in range(d):
-                    result[i, j] += states[s] / A * (phi[a, i] - mean[i]) * (phi[a, j] - mean[j])
-    return result
+                    score[q] += moved[q, i] * relevance[h, i, j] * moved[q, j]
+        best = 0
+        for q in range(Q):
+            if score[q] * spread[best] > score[best] * spread[q]:
+                best = q
+        picked[n], changed = best, steps[best]
+        total += score[best] / spread[best]
+        for i in range(d):
+            for j in range(d):
+                C[changed, i, j] -= moved[best, i] * moved[best, j] / spread[best]
+    return picked, total

@@ -1,13 +1,14 @@
 """Mixture weights from noisy sums of transition codes: generalised least squares, forward in time. All post-processing.
 
-The sum of the codes of step h has mean M_h w_h, M_h = sum_{s, a} n_h(s, a) G(s, a), where n_h(s, a) users are expected to take a in s. The
-policies are public, and so is where episodes start; the state distributions at later steps are predicted with the estimates for the steps
-before, and predicted again after each release. The estimate minimises
+The sum of the codes that the users of round t have at step h has mean M_t w, M_t = sum_{s, a} n_t(s, a) G(s, a), where n_t(s, a) users are
+expected to take a in s. The policies are public, and so is where episodes start; the state distributions at later steps are predicted with
+the estimates for the steps before, and predicted again after each release.
 
-    (S_h - M_h w)^T R_h^-1 (S_h - M_h w) + d ||w - 1/d||^2
-
-over the simplex, exactly; R_h is the released noise plus the sampling covariance under the estimate. d is about the precision that a
-weight vector drawn evenly from the simplex has.
+Releases are discounted sums R_t = sum_{j <= t} r^(t - j) X_j + z_t (`Discounted`), so that the leaf R_t - r R_{t-1} is X_t + z_t - r
+z_{t-1}: neighbouring rounds share noise. With z_{t-1} beside w in the state, Kalman's filter is the generalised least squares of all
+releases; a prior N(1/d, I/d) on w, about that of a vector drawn evenly from the simplex, begins it. Independent leaves are r = 0, and a
+prefix sum is one leaf. Whole coefficients (secure noise) are off by 2^-16 of a user: less than the sampling error of 2^30 users. The
+estimate is the point of the simplex that is nearest in the metric of the precision.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import null_space
 
-from confide.planners import _visit_kernels as _kernels
+from confide.mixtures import _likelihood_kernels as _kernels
+from confide.planners import _visit_kernels as _visits
 from confide.planners.regression import project_simplex
 from confide.planners.visits import Served
 
@@ -25,52 +27,107 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """What rounds that are no longer looked at said: mean [h, d + c] and covariance of the weights and of the noise on the last release."""
+
+    mean: Array
+    covariance: Array
+
+
+def prior(steps: int, dimension: int, codes: int) -> Evidence:
+    """Before the first release: nothing was released, so there is no noise on it."""
+    known = np.zeros((steps, dimension + codes))
+    known[:, :dimension] = 1 / dimension
+    covariance = np.zeros((steps, dimension + codes, dimension + codes))
+    covariance[:, :dimension, :dimension] = np.eye(dimension) / dimension
+    return Evidence(known, covariance)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaves:
+    """Rounds that are looked at again: sums [t, h, c] with noise stds [t], round of each policy [q] of those that were served."""
+
+    sums: Array
+    stds: Array
+    rounds: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Posterior:
     """What is known of the weights. Public.
 
     Shapes: weights [h, i] on the simplex, covariance [h, i, i] (on vectors that sum to zero), states [h, q, s] the predicted state
-    distributions, signal: the mean singular value of M.
+    distributions, signal: the mean singular value of M. `first` is the evidence with the first of the rounds.
     """
 
     weights: Array
     covariance: Array
     states: Array
     signal: float
+    first: Evidence
 
 
 def posterior(
-    sums: Array, served: Served, *, noise_std: float, kernels: Array, codes: Array, code_means: Array, start: Array
+    leaves: Leaves,
+    served: Served,
+    before: Evidence,
+    *,
+    ratio: float,
+    kernels: Array,
+    codes: Array,
+    code_means: Array,
+    start: Array,
 ) -> Posterior:
-    """From sums [h, c] with noise on each number; codes [s, a, s', c] with their means [s, a, c, i]."""
-    H, d = len(sums), len(kernels)
+    """From the rounds and the evidence before them; codes [s, a, s', c] with their means [s, a, c, i]. Visits before all of them, if
+    there are any, are those of the only leaf."""
+    H, d = len(before.mean), len(kernels)
     weights, covariance, signals = np.empty((H, d)), np.empty((H, d, d)), np.empty(H)
     states = np.empty((H, len(served.users), kernels.shape[1]))
+    first = Evidence(before.mean.copy(), before.covariance.copy())
     at = np.tile(start, (len(served.users), 1))
     for h in range(H):
         states[h] = at
-        expected = served.earlier[h] + _kernels.visits(served.policies[:, h], served.users, at, kernels.shape[2])
+        expected = _expected(leaves, served, h, at)
         M = np.tensordot(expected, code_means, axes=2)
-        weights[h], covariance[h] = _solve(sums[h], M, expected, noise_std**2, kernels, codes)
-        signals[h] = np.linalg.svd(M - M.mean(axis=1, keepdims=True), compute_uv=False).sum() / max(d - 1, 1)
-        at = _kernels.move(served.policies[:, h], at, mixture(kernels, weights[h]))
-    return Posterior(weights, covariance, states, float(signals.mean()))
+        known = before.mean[h], before.covariance[h]
+        weights[h] = np.full(d, 1 / d)
+        for _ in range(2):  # the sampling covariance is first taken at equal weights, then at the estimate
+            noise = _sampling(expected, M, mixture(kernels, weights[h]), codes, weights[h])
+            means, covariances = _kernels.filtered(leaves.sums[:, h], M, noise, leaves.stds**2, ratio, *known)
+            precision: Array = np.asarray(np.linalg.inv(covariances[-1, :d, :d]))
+            precision = np.asarray((precision + precision.T) / 2)
+            weights[h] = project_simplex(means[-1, :d], precision)
+        covariance[h] = _within(precision)
+        if len(means) > 1:
+            first.mean[h], first.covariance[h] = means[1], covariances[1]
+        whole = M.sum(axis=0)
+        signals[h] = np.linalg.svd(whole - whole.mean(axis=1, keepdims=True), compute_uv=False).sum() / max(d - 1, 1)
+        at = _visits.move(served.policies[:, h], at, mixture(kernels, weights[h]))
+    return Posterior(weights, covariance, states, float(signals.mean()), first)
 
 
-def _solve(sums: Array, M: Array, expected: Array, noise: float, kernels: Array, codes: Array) -> tuple[Array, Array]:
-    """Twice: the sampling covariance is first taken at equal weights, then at the estimate."""
-    d = len(kernels)
-    w, users = np.full(d, 1 / d), max(expected.sum(), 1.0)
-    precision = d * np.eye(d)
-    for _ in range(2):
-        mean = M @ w
-        sampling = _kernels.second_moments(expected, mixture(kernels, w), codes) - np.outer(mean, mean) / users
-        # without noise and without users R would be singular; 1e-6 per user keeps the precision's condition in what doubles can tell
-        R = sampling + (noise + 1e-3 + 1e-6 * users) * np.eye(len(sums))
-        weighted = np.linalg.solve(R, M)
-        precision = M.T @ weighted + d * np.eye(d)
-        precision = np.asarray((precision + precision.T) / 2)
-        w = project_simplex(np.asarray(np.linalg.solve(precision, weighted.T @ sums + 1.0)), precision)
-    return w, _within(precision)
+def _expected(leaves: Leaves, served: Served, h: int, at: Array) -> Array:
+    """How many users of each round take each action in each state [t, s, a]."""
+    S, A = served.earlier.shape[1:]
+    expected = np.zeros((len(leaves.sums), S, A))
+    for t in range(len(expected)):
+        mine = leaves.rounds == t
+        expected[t] = _visits.visits(served.policies[mine, h], served.users[mine], at[mine], A)
+    if len(expected):
+        expected[0] += served.earlier[h]
+    return expected
+
+
+def _sampling(expected: Array, M: Array, transitions: Array, codes: Array, weights: Array) -> Array:
+    """The covariance [t, c, c] of the sums of codes: that of all rounds together, in proportion to their users."""
+    users = expected.sum(axis=(1, 2))
+    total = max(float(users.sum()), 1.0)
+    mean = M.sum(axis=0) @ weights
+    one = _visits.second_moments(expected.sum(axis=0), transitions, codes) - np.outer(mean, mean) / total
+    # without noise and without users it would be singular; 1e-6 per user keeps the precision's condition in what doubles can tell
+    floor = (1e-3 + 1e-6 * users)[:, None, None] * np.eye(codes.shape[-1])
+    scaled: Array = one * (users / total)[:, None, None] + floor
+    return scaled
 
 
 def _within(precision: Array) -> Array:

@@ -13,23 +13,22 @@ from confide.mixtures._question_kernels import hopeful
 from confide.mixtures.code_contributions import TableRows, TransitionSums
 from confide.mixtures.code_features import best_codes, means
 from confide.mixtures.explorer_planning import SAID, explored
+from confide.mixtures.likelihood_memory import Shape, remembered
 from confide.mixtures.likelihood_planning import Posterior, posterior
 from confide.mixtures.linopt_vi import known_mixture
 from confide.mixtures.planning import optimistic
 from confide.mixtures.value_features import SparseKernels, reduced, sparse, value_steps
 from confide.planners.regression import NO_BONUS, Estimate, project_simplex
-from confide.planners.visits import fold, recall, remember
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, NoPrivacy, Request
-from confide.privatizers import Schedule, geometric
+from confide.privatizers import Schedule, counter_of_rates, geometric
 from confide.problems.linear_mixture import LinearMixturePublic
 
 Array = npt.NDArray[np.float64]
 POLICIES = 4  # samples of the posterior per round: fewer are less robust, more are slower and no better
 TIES = 1e-6  # differences of value that are none
 HOPE = 2.0  # standard deviations of the posterior, for an explorer
-RECENT = 16 * (POLICIES + 1)  # policies whose visits are predicted again at each release
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +39,7 @@ class PosteriorSampling:
     statistic: TransitionSums
     spread: float  # of the samples, against the posterior's standard deviation
     schedule: Schedule
+    shape: Shape
     _means: Array = field(repr=False)
     _seen: SparseKernels = field(repr=False)
     _by_transition: Array = field(repr=False)  # the kernels as [s, a, s', i]
@@ -49,28 +49,24 @@ class PosteriorSampling:
         return self.statistic.bound
 
     def plan(self, released: Released) -> Round:
-        H, S, A = self.public.horizon, self.public.states, self.public.actions
-        sizes = {"horizon": H, "steps": self.bound.steps, "states": S, "actions": A}
-        served = recall(released.memory, released.users, **sizes, recent=RECENT)
-        sums = released.values.reshape(self.bound.steps, self.bound.dimension)
+        history = remembered(released, self.shape)
         known = posterior(
-            sums,
-            served,
-            noise_std=released.noise.std,
+            history.leaves,
+            history.served,
+            history.before,
+            ratio=self.shape.ratio or 0.0,
             kernels=self.public.kernels,
             codes=self.statistic.table,
             code_means=self._means,
             start=self.public.start,
         )
-        served = fold(served, known.states, RECENT)
-        seed = released.memory["seed"]
-        rng = np.random.default_rng([int(seed), released.generation])
+        rng = np.random.default_rng([int(released.memory["seed"]), released.generation])
         policies = tuple(self._policy(weights, rng) for weights in self._samples(known, rng))
         share = explored(self.schedule.times, released.generation)
         policies = (*policies, self._explorer(known, rng)) if share else policies
         shares = np.append(np.full(POLICIES, (1 - share) / POLICIES), share)[: len(policies)]
         shown = np.stack([policy.actions for policy in policies])
-        memory = {"seed": seed, **remember(served, shown, released.users, shares)}
+        memory = history.folded(known, self.shape).remembered(released, shown, shares)
         return Round(policies, self.statistic, memory, known.signal if released.generation else None, tuple(map(float, shares)))
 
     def _samples(self, known: Posterior, rng: np.random.Generator) -> Array:
@@ -152,8 +148,19 @@ class LikelihoodVI(Learner):
         chosen = choose_schedule(schedule, geometric(episodes))
         by_transition = np.ascontiguousarray(np.moveaxis(public.kernels, 0, -1))
         code_means = means(statistic.table, public.kernels)
-        algorithm = PosteriorSampling(public, statistic, spread, chosen, code_means, seen, by_transition)
-        super().__init__(Calibration(algorithm, chosen), privacy=privacy, noise=noise)
+        counter, ratio = counter_of_rates(chosen, privacy)
+        shape = Shape(
+            public.horizon,
+            statistic.bound.steps,
+            public.states,
+            public.actions,
+            public.dimension,
+            statistic.bound.dimension,
+            POLICIES + 1,
+            ratio,
+        )
+        algorithm = PosteriorSampling(public, statistic, spread, chosen, shape, code_means, seen, by_transition)
+        super().__init__(Calibration(algorithm, chosen, counter), privacy=privacy, noise=noise)
 
 
 def _size(privacy: Request) -> str:

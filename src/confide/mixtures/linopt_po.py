@@ -46,10 +46,12 @@ class OptimisticPolicyOptimisation:
         logits = released.memory["logits"] if b else np.zeros(known.rewards.shape)
         if self.ahead and b:
             logits = self.keep * logits
-            logits = improve(logits, self._evaluate(known, logits).Q, self.step * self._users(b - 1))
+            logits = improve(
+                logits, self._evaluate(known, logits).Q, self.step * (released.users - int(released.memory["total"]))
+            )
         found = self._evaluate(known, logits)
-        after = logits if self.ahead else improve(self.keep * logits, found.Q, self.step * self._users(b))
-        policy, memory = StochasticPolicy(softmax(logits)), {"logits": after}
+        after = logits if self.ahead else improve(self.keep * logits, found.Q, self.step * self.schedule.size(b))
+        policy, memory = StochasticPolicy(softmax(logits)), {"logits": after, "total": np.array(released.users)}
         if self.regressions.plain:
             return Round((policy,), self.regressions.statistic(found.values), memory, known.signal)
         explorer = self.regressions.explore(known)
@@ -63,11 +65,6 @@ class OptimisticPolicyOptimisation:
     def describe(self) -> Description:
         said = self.regressions.describe()
         return replace(said, planning=f"{said.planning}; softmax policies, step {self.step:.3g} per user")
-
-    def _users(self, b: int) -> int:
-        """Of round b; none after the last."""
-        times = self.schedule.times
-        return 0 if b >= len(times) else times[b] - (times[b - 1] if b else 0)
 
 
 class LinOptPO(Learner):

@@ -183,13 +183,16 @@ def paper_noise(privacy: JointDP, setting: Setting) -> LambdaNoise:
     return LambdaNoise("paper", tree, noise, made.loss, setting.dimension)
 
 
-def tight_noise(privacy: JointDP, counter: Factorisation, setting: Setting) -> LambdaNoise:
-    """All of a user's numbers as one query, exact accounting, GOE noise; rows and targets non-negative, as with known kernels."""
+def tight_noise(privacy: JointDP, counter: Factorisation, setting: Setting, worst: float | None = None) -> LambdaNoise:
+    """All of a user's numbers as one query, exact accounting, GOE noise; rows and targets non-negative, as with known kernels.
+
+    `worst` is the noise per unit of sensitivity over loss, by default at the counter's worst release.
+    """
     rows = RegressionRows(setting.steps, setting.dimension, nonnegative=True)
     loss = loss_for(privacy)
     if not isinstance(loss, GaussianDP):
         raise InvalidParameter("Gaussian noise needs delta > 0")
-    noise = rows.sensitivity(Relation(privacy.relation)) / loss.mu * worst_std(counter)
+    noise = rows.sensitivity(Relation(privacy.relation)) / loss.mu * (worst_std(counter) if worst is None else worst)
     return LambdaNoise("tight", counter, noise, loss, setting.dimension)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import null_space
 
 from confide.mixtures import _question_kernels as _kernels
 from confide.mixtures.likelihood_planning import mixture
@@ -21,6 +22,7 @@ from confide.planners.regression import project_simplex
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 SMALL = 1e-7  # |theta.P| below this share of sum_i P_i says nothing
+LEAST_RELEVANCE = 1e-4  # of any direction, in units of the largest value
 PRIOR = 3.0  # precision: about that of a vector drawn evenly from the simplex
 
 
@@ -63,12 +65,10 @@ class Belief:
 def believe(rounds: list[Asked], folded: Evidence, kernels: Array, start: Array) -> tuple[Belief, Evidence]:
     """The belief after these rounds, and the evidence of the first of them on top of `folded`. kernels [s, a, s', i]."""
     steps, d = folded.information.shape
-    weights, precision, first = (
-        np.empty((steps, d)),
-        np.empty((steps, d, d)),
-        Evidence(folded.precision.copy(), folded.information.copy()),
-    )
+    weights, (precision, covariance, roots) = np.empty((steps, d)), np.empty((3, steps, d, d))
+    first = Evidence(folded.precision.copy(), folded.information.copy())
     at = [np.tile(start, (len(asked.users), 1)) for asked in rounds]
+    basis = null_space(np.ones((1, d)))
     for h in range(steps):
         rows = [_row(asked, states, h, kernels) for asked, states in zip(rounds, at, strict=True)]
         w = np.full(d, 1 / d)
@@ -76,19 +76,29 @@ def believe(rounds: list[Asked], folded: Evidence, kernels: Array, start: Array)
             parts = [_evidence(row, w, kernels) for row in rows]
             P = PRIOR * np.eye(d) + folded.precision[h] + sum(part[0] for part in parts)
             b = PRIOR / d + folded.information[h] + sum(part[1] for part in parts)
-            P = np.asarray((P + P.T) / 2)
-            w = project_simplex(np.asarray(np.linalg.solve(P, b)), P)
+            values, vectors = _spectrum(P, basis)
+            free = np.full(d, 1 / d) + vectors @ (vectors.T @ (b - P.sum(axis=1) / d) / values)
+            metric = (vectors * values) @ vectors.T + PRIOR / d  # along 1 any positive number will do
+            w = project_simplex(free, metric)
         if parts:
             first.precision[h] += parts[0][0]
             first.information[h] += parts[0][1]
-        weights[h], precision[h] = w, P
+        weights[h], precision[h] = w, metric
+        covariance[h], roots[h] = (vectors / values) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
         transitions = np.tensordot(kernels, w, axes=1)
         at = [_visit_kernels.move(asked.policies[:, h], states, transitions) for asked, states in zip(rounds, at, strict=True)]
-    within = np.eye(d) - 1 / d  # weights sum to one, so only this part is uncertain
-    covariance = np.linalg.pinv(within @ precision @ within, hermitian=True)
-    values, vectors = np.linalg.eigh(covariance)  # the symmetric root: others depend on how eigenvectors are rounded
-    roots = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]) @ vectors.transpose(0, 2, 1)
     return Belief(weights, precision, covariance, roots), first
+
+
+def _spectrum(precision: Array, basis: Array) -> tuple[Array, Array]:
+    """Eigenvalues [d - 1] and eigenvectors [d, d - 1] on vectors that sum to zero: weights sum to one, so nothing else is uncertain.
+
+    In a basis: the rank of a projected matrix is decided by rounding, and one rounding error too many has the variance 1e9. Evidence only
+    adds to the prior, so an eigenvalue below it is a rounding error as well.
+    """
+    inner = basis.T @ precision @ basis
+    values, vectors = np.linalg.eigh((inner + inner.T) / 2)
+    return np.maximum(values, PRIOR), np.asarray(basis @ vectors)
 
 
 _Row = tuple[Array, Array, Array, Array, float]  # thetas, visits, M, answers and the noise of one round at one step
@@ -103,9 +113,12 @@ def _row(asked: Asked, states: Array, step: int, kernels: Array) -> _Row:
 
 def _evidence(row: _Row, weights: Array, kernels: Array) -> tuple[Array, Array]:
     thetas, visits, M, answers, std = row
+    if not len(answers):
+        return np.zeros((len(weights), len(weights))), np.zeros(len(weights))
     mean = M @ weights
     sampling = _kernels.moments(kernels, weights, thetas, visits, SMALL) - np.outer(mean, mean) / max(visits.sum(), 1.0)
-    R = sampling + (std**2 + 1e-3) * np.eye(len(answers))  # without noise and without users R would be singular
+    # without noise and without users R would be singular; 1e-6 per user keeps the precision's condition in what doubles can tell
+    R = sampling + (std**2 + 1e-3 + 1e-6 * visits.sum()) * np.eye(len(answers))
     weighted = np.linalg.solve(R, M)
     return M.T @ weighted, weighted.T @ answers
 
@@ -114,7 +127,7 @@ def _evidence(row: _Row, weights: Array, kernels: Array) -> tuple[Array, Array]:
 class Candidates:
     """Questions that could be asked of users who follow given policies: steps [q], thetas [q, i], and rows M [q, i] for one user.
 
-    relevance [h, i, i] is how much the values of actions depend on what is learned of the weights of step h.
+    relevance [h, i, i] is how much the choice between plausible policies depends on the weights of step h.
     """
 
     steps: Ints
@@ -124,7 +137,7 @@ class Candidates:
 
 
 def candidates(
-    belief: Belief, policies: Ints, shares: Array, values: Array, kernels: Array, start: Array, rng: np.random.Generator
+    belief: Belief, policies: Ints, shares: Array, relevance: Array, kernels: Array, start: Array, rng: np.random.Generator
 ) -> Candidates:
     """Directions in which the belief is uncertain, in which values depend on it, and in which two samples differ."""
     steps, d = belief.weights.shape
@@ -132,28 +145,30 @@ def candidates(
     drawn = belief.samples(4, 1.0, rng)
     pairs = [(i, j) for i in range(3) for j in range(i + 1, 4)]
     found: list[tuple[Array, Array]] = []
-    relevance = np.empty((steps, d, d))
     for h in range(steps):
         visits = _visit_kernels.visits(policies[:, h], shares, at, kernels.shape[1])
-        relevance[h] = relevant(_kernels.relevance(kernels, values[h + 1], visits.sum(axis=1)))
         C, root = belief.covariance[h], _root(relevance[h])
         useful = C @ root @ np.linalg.eigh(root @ C @ root)[1]
         thetas = np.concatenate([np.linalg.eigh(C)[1].T[1:], useful.T, [drawn[i, h] - drawn[j, h] for i, j in pairs]])
         length = np.linalg.norm(thetas, axis=1)
-        thetas = np.ascontiguousarray(thetas[length > 1e-9 * length.max()] / length[length > 1e-9 * length.max(), None])
+        long = length > max(1e-9 * length.max(), 1e-300)
+        thetas = np.ascontiguousarray(thetas[long] / length[long, None]) if long.any() else np.ones((1, d))
         found.append((thetas, _kernels.means(kernels, thetas, visits, SMALL)))
         at = _visit_kernels.move(policies[:, h], at, np.tensordot(kernels, belief.weights[h], axes=1))
     of = np.repeat(np.arange(steps), [len(thetas) for thetas, _ in found])
     return Candidates(of, np.concatenate([t for t, _ in found]), np.concatenate([m for _, m in found]), relevance)
 
 
-def relevant(B: Array) -> Array:
-    """Within the simplex, in the units of the prior, and never nothing: what does not seem to matter yet may."""
-    d = len(B)
+def relevance(gradients: Array) -> Array:
+    """B [h, i, i]: the covariance of the gradients [n, h, i] of n plausible policies, and never nothing: what does not seem to matter may.
+
+    tr(B C) over all steps is half the mean squared error of the difference between two of these policies' values, to first order.
+    """
+    d = gradients.shape[-1]
     within = np.eye(d) - 1 / d
-    B = within @ B @ within
-    size = np.trace(B) / PRIOR
-    return np.asarray(B / np.sqrt(size) + 1e-5 * within if size > 1e-18 else within)
+    differences = (gradients - gradients.mean(axis=0)) @ within
+    B = np.einsum("nhi,nhj->hij", differences, differences) / len(gradients)
+    return np.asarray(B + LEAST_RELEVANCE * within)
 
 
 def _root(B: Array) -> Array:
@@ -166,29 +181,13 @@ def choose(belief: Belief, known: Candidates, users: float, stds: Array) -> Ints
 
     A question with row m lowers the covariance C by C m m^T C / (m^T C m + noise + sampling). More questions have more noise each.
     """
-    M, gains, chosen = users * known.rows, np.full(len(stds), -1.0), []
+    rows, best, asked = users * known.rows, -1.0, np.zeros(0, dtype=np.int64)
     for D, std in enumerate(stds, 1):
-        picked, gains[D - 1] = _greedy(belief.covariance, known, M, D, std**2 + users / 8)
-        chosen.append(picked)
-    return np.array(chosen[int(gains.argmax())], dtype=np.int64)
-
-
-def _greedy(covariance: Array, known: Candidates, M: Array, count: int, noise: float) -> tuple[list[int], float]:
-    C, total, picked = covariance.copy(), 0.0, []
-    CM = np.einsum("qi,qij->qj", M, C[known.steps])
-    score = np.einsum("qi,qij,qj->q", CM, known.relevance[known.steps], CM)
-    spread = (CM * M).sum(axis=1) + noise
-    for _ in range(count):
-        q = int((score / spread).argmax())
-        picked.append(q)
-        total += float(score[q] / spread[q])
-        h = known.steps[q]
-        C[h] -= np.outer(CM[q], CM[q]) / spread[q]
-        same = np.flatnonzero(known.steps == h)
-        CM[same] = M[same] @ C[h]
-        score[same] = np.einsum("qi,ij,qj->q", CM[same], known.relevance[h], CM[same])
-        spread[same] = (CM[same] * M[same]).sum(axis=1) + noise
-    return picked, total
+        noise = np.full(len(rows), std**2 + users / 8)
+        picked, gain = _kernels.greedy(belief.covariance, known.relevance, rows, known.steps, noise, D)
+        if gain > best:
+            best, asked = gain, picked
+    return asked
 
 
 def evaluate(kernels: Array, rewards: Array, start: Array, actions: Ints, weights: Array) -> float:

@@ -1,7 +1,8 @@
 """Questions: our own learner for mixtures of known kernels, which asks each user little. Privacy is proved, regret is measured."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -9,26 +10,49 @@ import numpy.typing as npt
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_choices
 from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.question import Question
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures import _question_kernels as _kernels
 from confide.mixtures.linopt_vi import known_mixture
 from confide.mixtures.question_contributions import Answers, AnswerSums
-from confide.mixtures.question_planning import SMALL, Asked, Belief, Evidence, believe, candidates, choose, evaluate
+from confide.mixtures.question_history_planning import asked_now, in_words, removed
+from confide.mixtures.question_memory_planning import Past, Sizes, recall, remember
+from confide.mixtures.question_planning import (
+    PRIOR,
+    SMALL,
+    Belief,
+    Candidates,
+    Evidence,
+    believe,
+    candidates,
+    choose,
+    evaluate,
+    relevance,
+)
+from confide.mixtures.reward_question_planning import (
+    RewardBelief,
+    about_transitions,
+    believe_rewards,
+    expected_answer,
+    joined,
+    reward_relevance,
+    visited,
+    with_rewards,
+)
+from confide.mixtures.reward_question_planning import signs as reward_signs
 from confide.mixtures.value_features import value_steps
+from confide.planners.reward_features import RewardFeatures, centred_rewards
 from confide.policy import TabularPolicy
-from confide.privacy.bounded import Memory, Released
-from confide.privacy.request import Request
+from confide.privacy.bounded import Released
+from confide.privacy.request import LocalDP, Request
 from confide.privatizers import AtMost, expected_noise
-from confide.privatizers.schedule import divided
 from confide.problems.linear_mixture import LinearMixturePublic
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-SAMPLES, HOPES = 8, 32  # posterior samples that are played, and those among which the most valuable one is
+SAMPLES, HOPES = 4, 32  # weights that are played, the estimate and samples, and samples among which the most valuable one is
 TIES = 1e-6  # differences of value that are none
-RECENT = 8  # rounds whose visits are predicted again at each release
-FIRST, LEAST, MOST = 10, 0.3, 1.0  # users of the first round; of a later one, against all before it
-SIGNAL = 1.0  # of the clearest question of a round, in standard deviations of its noise
+FIRST, LEAST = 5, 0.3  # users of a round, at least; and against all users before it
 EXPLORERS = 0.1  # of a round's users, at most, for each of two policies that look for what is better
 
 
@@ -38,9 +62,12 @@ class Questions:
 
     public: LinearMixturePublic
     episodes: int
-    stds: Array  # of the noise on each answer, if 1, 2, ... questions are asked
+    stds: Array  # of the noise on each answer, if 1, 2, ... questions are asked: on their sum over a round, or on each user's
+    each: bool  # whether every user's answers have noise of their own
     spread: float  # of the samples, against the posterior's standard deviation
+    rewards: RewardFeatures | None  # of unknown rewards
     _kernels: Array = field(repr=False)  # [s, a, s', i]
+    changing: ClassVar[bool] = True  # how many numbers the users of a round contribute is decided from releases
 
     @property
     def bound(self) -> Answers:
@@ -48,72 +75,185 @@ class Questions:
         return Answers(value_steps(self.public.horizon))
 
     def plan(self, released: Released) -> Round:
-        rounds, folded = self._recall(released)
-        belief, first = believe(rounds, folded, self._kernels, self.public.start)
-        if len(rounds) > RECENT:
-            rounds, folded = rounds[1:], first
+        past = self._recall(released)
+        about_weights = [about_transitions(asked, self.public.dimension) for asked in past.rounds]
+        belief, first = believe(about_weights, past.folded, self._kernels, self.public.start)
+        learned, first_rewards = self._learned(past, belief)
         seed = released.memory["seed"]
         rng = np.random.default_rng([int(seed), released.generation])
         left = max(self.episodes - released.users, 1)
-        rewards = self._rewards(rng)
+        rewards = self._rewards(learned, rng)
         values, _ = _kernels.best_policies(self._kernels, rewards, belief.weights[None])
-        policies, hopes = self._policies(belief, rewards, rng)
+        policies, hopes, matters = self._policies(belief, learned, rewards, rng)
+        everything = belief if learned is None else joined(belief, learned)
         even = np.append(np.full(SAMPLES, 1 / SAMPLES), [0.0, 0.0])
-        known = candidates(belief, policies, even, values[0], self._kernels, self.public.start, rng)
-        users = self._users(released.users, left, belief, known.rows, known.steps)
-        shares = self._shares(users, left, float(self.public.start @ values[0, 0]), policies, hopes, belief.weights)
-        known = candidates(belief, policies, shares, values[0], self._kernels, self.public.start, rng)
-        asked = choose(belief, known, users, self.stds)
+        known = self._candidates(belief, learned, policies, even, matters, rng)
+        users = self._users(released.users, left, everything, known.rows, known.steps)
+        best = float(self.public.start @ values[0, 0])
+        shares = self._shares(users, left, best, policies, hopes, belief.weights, rewards)
+        known = self._candidates(belief, learned, policies, shares, matters, rng)
+        asked = choose(everything, known, users, self._noise(users))
         steps, thetas = known.steps[asked], np.ascontiguousarray(known.thetas[asked])
-        signs = np.stack([_kernels.signs(self._kernels, theta, SMALL) for theta in thetas])
-        memory = {"seed": seed, **_remembered(rounds, folded)}
-        memory |= {"policies": policies, "shares": shares, "steps": steps, "thetas": thetas, "total": np.array(released.users)}
+        history = asked_now(
+            past.history,
+            first=released.users + 1,
+            users=users,
+            shares=shares,
+            steps=steps,
+            thetas=thetas,
+            removes=removed(everything, known, asked, users, float(self._noise(users)[len(asked) - 1])),
+            expected=users * self._expected(belief, learned, policies, shares, steps, thetas, known.rows[asked]),
+        )
+        past = past.after(first, first_rewards, history)
+        begun = remember(past, policies=policies, shares=shares, steps=steps, thetas=thetas, users=released.users)
+        memory = {"seed": seed, **begun}
         shown = tuple(TabularPolicy(actions, self.public.actions) for actions in policies)
-        signal = users * _clearest(belief, known.rows, known.steps)
-        statistic = AnswerSums(steps, signs)
+        signal = users * _clearest(everything, known.rows, known.steps)
+        statistic = self._statistic(steps, thetas)
         return Round(shown, statistic, memory, signal if released.generation else None, tuple(shares), (statistic.bound, users))
 
-    def _rewards(self, rng: np.random.Generator) -> Array:
-        """Where actions are equally good they are played at random: there, too, users can show something."""
-        assert self.public.rewards is not None
-        rewards: Array = self.public.rewards + TIES * rng.random(self.public.rewards.shape)
-        return rewards
+    def _noise(self, users: int) -> Array:
+        """Standard deviations of the noise on a round's sums, if 1, 2, ... questions are asked."""
+        return np.asarray(self.stds * math.sqrt(users) if self.each else self.stds)
 
-    def _policies(self, belief: Belief, rewards: Array, rng: np.random.Generator) -> tuple[Ints, list[float]]:
-        """Policies for samples of the belief, and two explorers with what they hope for: the most valuable sample, and optimism."""
-        _, played = _kernels.best_policies(self._kernels, rewards, belief.samples(SAMPLES, self.spread, rng))
-        values, others = _kernels.best_policies(self._kernels, rewards, belief.samples(HOPES, 1.0, rng))
-        worth = values[:, 0] @ self.public.start
-        hoped, hopeful = _kernels.hopeful(self._kernels, rewards, belief.weights, belief.covariance, 1.0)
+    @property
+    def _usual(self) -> float:
+        """Of the noise where one question is asked per step."""
+        return float(self.stds[min(self.public.horizon - 1, len(self.stds)) - 1])
+
+    @property
+    def _steps(self) -> int:
+        return value_steps(self.public.horizon)
+
+    def _learned(self, past: Past, belief: Belief) -> tuple[RewardBelief | None, Evidence]:
+        """What is known of unknown rewards, and the evidence to keep of them."""
+        if self.rewards is None:
+            return None, past.rewards
+        return believe_rewards(past.rounds, past.rewards, self.rewards, belief, self._kernels, self.public.start)
+
+    def _rewards(self, learned: RewardBelief | None, rng: np.random.Generator) -> Array:
+        """Where actions are equally good they are played at random: there, too, users can show something."""
+        known = self.public.rewards if learned is None else learned.rewards(learned.weights)
+        assert known is not None
+        return np.asarray(known + TIES * rng.random(known.shape))
+
+    def _statistic(self, steps: Ints, thetas: Array) -> AnswerSums:
+        """The table of answers to these questions, and which of them are about rewards."""
+        tables, d = [], self.public.dimension
+        for block, theta in zip(steps, thetas, strict=True):
+            if block < self._steps:
+                tables.append(_kernels.signs(self._kernels, np.ascontiguousarray(theta[:d]), SMALL))
+            else:
+                assert self.rewards is not None
+                g = reward_signs(self.rewards, theta[None, : self.rewards.dimension])[0].astype(np.int8)
+                tables.append(np.repeat(g[:, :, None], self.public.states, axis=2))
+        about = steps >= self._steps
+        return AnswerSums(np.where(about, steps - self._steps, steps), np.stack(tables), about)
+
+    def _candidates(
+        self,
+        belief: Belief,
+        learned: RewardBelief | None,
+        policies: Ints,
+        shares: Array,
+        matters: tuple[Array, Array],
+        rng: np.random.Generator,
+    ) -> Candidates:
+        known = candidates(belief, policies, shares, matters[0], self._kernels, self.public.start, rng)
+        if learned is None:
+            return known
+        visits = visited(policies, shares, belief.weights, self._kernels, self.public.start)
+        return with_rewards(known, learned, visits, matters[1])
+
+    def _expected(
+        self,
+        belief: Belief,
+        learned: RewardBelief | None,
+        policies: Ints,
+        shares: Array,
+        steps: Ints,
+        thetas: Array,
+        rows: Array,
+    ) -> Array:
+        """What one user answers to each question on average, by the estimate."""
+        d, found = self.public.dimension, np.zeros(len(steps))
+        for q, block in enumerate(steps):
+            if learned is None or block < self._steps:
+                found[q] = rows[q, :d] @ belief.weights[block]
+            else:
+                visits = visited(policies, shares, belief.weights, self._kernels, self.public.start)
+                found[q] = expected_answer(learned, thetas[q, : learned.weights.shape[1]], int(block) - self._steps, visits)
+        return found
+
+    def _policies(
+        self, belief: Belief, learned: RewardBelief | None, rewards: Array, rng: np.random.Generator
+    ) -> tuple[Ints, list[float], tuple[Array, Array]]:
+        """Policies for the estimate and samples of the belief, and two explorers with what they hope for: the best sample, and optimism.
+
+        And how much the choice between the best policies of plausible weights depends on the weights, and on the rewards, of each step.
+        """
+        drawn, paid = belief.samples(SAMPLES, self.spread, rng), self._paid(learned, rewards, SAMPLES, self.spread, rng)
+        drawn[0], paid[0] = belief.weights, rewards
+        _, played = self._best(drawn, paid)
+        plausible = belief.samples(HOPES, 1.0, rng)
+        values, others = self._best(plausible, self._paid(learned, rewards, HOPES, 1.0, rng))
+        worth, most = values[:, 0] @ self.public.start, values.max()
+        high = rewards if learned is None else learned.hoped() + (rewards - learned.rewards(learned.weights))
+        width = math.sqrt(PRIOR * (1 - 1 / self.public.dimension))  # all of the simplex is in the prior's ellipsoid
+        hoped, hopeful = _kernels.hopeful(self._kernels, high, belief.weights, belief.covariance, width)
         policies = np.concatenate([played, others[worth.argmax()][None], hopeful[None]])
-        return policies, [float(worth.max()), float(self.public.start @ hoped[0])]
+        hopes = [float(worth.max()), float(self.public.start @ hoped[0])]
+        matters = relevance(_kernels.gradients(self._kernels, values, others, plausible, self.public.start) / most)
+        if learned is None:
+            return policies, hopes, (matters, np.zeros(0))
+        each = np.array([visited(one[None], np.ones(1), belief.weights, self._kernels, self.public.start) for one in others])
+        return policies, hopes, (matters, reward_relevance(learned, each / most))
+
+    def _paid(self, learned: RewardBelief | None, rewards: Array, count: int, spread: float, rng: np.random.Generator) -> Array:
+        """Rewards [n, h, s, a]: plausible ones, where they are unknown."""
+        if learned is None:
+            return np.repeat(rewards[None], count, axis=0)
+        return np.asarray(learned.samples(count, spread, rng) + (rewards - learned.rewards(learned.weights)))
+
+    def _best(self, weights: Array, rewards: Array) -> tuple[Array, Ints]:
+        """(values [n, h, s], actions [n, h, s]) of the best policies for weights [n, h, i] and rewards [n, h, s, a]."""
+        found = [_kernels.best_policies(self._kernels, rewards[n], weights[n : n + 1]) for n in range(len(weights))]
+        return np.concatenate([values for values, _ in found]), np.concatenate([actions for _, actions in found])
 
     def _users(self, served: int, left: int, belief: Belief, rows: Array, steps: Ints) -> int:
-        """So many that the clearest question stands out of the noise, within limits: few releases, and none too late."""
-        spread = _clearest(belief, rows, steps)
-        wanted = SIGNAL * float(self.stds[min(self.public.horizon - 1, len(self.stds)) - 1]) / max(spread, 1e-12)
-        most = MOST * served if served else self.episodes / 50
-        return int(min(math.ceil(max(min(wanted, most), LEAST * served, FIRST)), left))
+        """So many that the clearest question is as large as its noise, within limits: few releases, and none too late."""
+        std = self._usual
+        wanted, least = std / max(_clearest(belief, rows, steps), 1e-12), 3 * std
+        if self.each:  # the noise of n users is sqrt(n) times that of one
+            wanted, least = wanted**2, least**2
+        most = served or self.episodes / 50
+        return int(min(math.ceil(max(min(wanted, most), LEAST * served, FIRST, least)), left))
 
-    def _shares(self, users: int, left: int, best: float, policies: Ints, hopes: list[float], weights: Array) -> Array:
+    def _shares(
+        self, users: int, left: int, best: float, policies: Ints, hopes: list[float], weights: Array, rewards: Array
+    ) -> Array:
         """Explorers get users by what they could gain in all users to come, against what they lose by the estimate."""
-        least = max(3.0, 2 * float(self.stds[min(self.public.horizon - 1, len(self.stds)) - 1])) / 2
+        least = max(3.0, 2 * self._usual if not self.each else (2 * self._usual) ** 2) / 2
         explorers = []
-        assert self.public.rewards is not None
         for actions, hope in zip(policies[SAMPLES:], hopes, strict=True):
-            worth = evaluate(self._kernels, self.public.rewards, self.public.start, actions, weights)
+            worth = evaluate(self._kernels, rewards, self.public.start, actions, weights)
             wanted = 0.005 * max(hope - best, 0.0) * left / max(best - worth, 1e-3)
             explorers.append(min(EXPLORERS * users, max(least, wanted)))
         return np.append(np.full(SAMPLES, (users - sum(explorers)) / SAMPLES), explorers) / users
 
-    def _recall(self, released: Released) -> tuple[list[Asked], Evidence]:
-        memory, (steps, d) = released.memory, (value_steps(self.public.horizon), self.public.dimension)
-        if set(memory) == {"seed"}:
-            return [], Evidence(np.zeros((steps, d, d)), np.zeros((steps, d)))
-        rounds = [_asked(memory, str(number)) for number in range(int(memory["rounds"]))]
-        users = np.array(divided(released.users - int(memory["total"]), memory["shares"]), dtype=np.float64)
-        last = Asked(memory["policies"], users, memory["steps"], memory["thetas"], released.values, released.noise.std)
-        return [*rounds, last], Evidence(memory["precision"], memory["information"])
+    def questions(self, released: Released) -> list[Question]:
+        """What was asked up to this release, and what was answered, in words."""
+        return in_words(self._recall(released).history, self._kernels, self._steps, self.rewards)
+
+    def asked(self, planned: Round) -> list[Question]:
+        """The same with the questions of the round that was planned from it, which is still open."""
+        return in_words(np.asarray(planned.memory["history"]), self._kernels, self._steps, self.rewards)
+
+    def _recall(self, released: Released) -> Past:
+        public = self.public
+        unknown = 0 if self.rewards is None else self.rewards.dimension
+        sizes = Sizes(public.horizon, self._steps, public.states, public.actions, public.dimension, unknown)
+        return recall(released, sizes)
 
     def describe(self) -> Description:
         planning = f"policies for weights drawn from the posterior, {self.spread:g} x its standard deviation, and two explorers"
@@ -125,28 +265,25 @@ def _clearest(belief: Belief, rows: Array, steps: Ints) -> float:
     return float(np.sqrt(max(np.einsum("qi,qij,qj->q", rows, belief.covariance[steps], rows).max(), 0.0)))
 
 
-_PARTS = ("policies", "users", "steps", "thetas", "answers")
-
-
-def _remembered(rounds: list[Asked], folded: Evidence) -> dict[str, npt.NDArray[np.generic]]:
-    memory: dict[str, npt.NDArray[np.generic]] = {"precision": folded.precision, "information": folded.information}
-    for number, asked in enumerate(rounds):
-        memory |= {f"{number}.{part}": getattr(asked, part) for part in _PARTS} | {f"{number}.std": np.array(asked.std)}
-    return memory | {"rounds": np.array(len(rounds))}
-
-
-def _asked(memory: Memory, number: str) -> Asked:
-    policies, users, steps, thetas, answers = (memory[f"{number}.{part}"] for part in _PARTS)
-    return Asked(policies, users, steps, thetas, answers, float(memory[f"{number}.std"]))
+def _unknown_rewards(public: LinearMixturePublic) -> RewardFeatures | None:
+    if public.rewards is not None:
+        return None
+    if public.reward_features is None:
+        raise InvalidParameter("QuestionsVI needs known rewards, or features in which they are linear")
+    return centred_rewards(public.reward_features)
 
 
 class QuestionsVI(Learner):
     """Value iteration on mixture weights that are learned from few yes/no questions per user, chosen from earlier releases.
 
-    Guarantee: joint DP (`JointDP`) for every user, by one query per user: the answers to the questions of its round, under K-norm noise.
+    Guarantee: joint DP (`JointDP`) for every user, by one query per user: the answers to the questions of its round, under K-norm noise;
+    or local DP (`LocalDP`), by one index from each user's device, which answers a few of them by randomized response (`SignReport`).
     The guarantee is pure, epsilon alone, also where delta > 0: for few numbers this noise is smaller than the Gaussian. Policies,
     questions and the sizes of rounds are functions of releases and of a public seed. PRIVACY IS PROVED; REGRET IS MEASURED
     (docs/mixtures.md), not proved.
+
+    Unknown rewards, linear in public features, are learned from questions about them: whether the reward of a step was high in some states
+    and low in others.
 
     Why it asks so little: at epsilon = 1 each number that a user sends costs noise on all of them, and most numbers that a user could send
     say nothing about what is still undecided. A question asks whether a transition speaks for one direction of the weights or against it.
@@ -155,6 +292,7 @@ class QuestionsVI(Learner):
     """
 
     name = "questions-vi"
+    abilities = replace(Learner.abilities, questions=True)
 
     def __init__(
         self,
@@ -166,16 +304,24 @@ class QuestionsVI(Learner):
         bonus_scale: float | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        known_mixture(public, "QuestionsVI")
+        known_mixture(public, "QuestionsVI", rewards=False)
         if calibration != "tight":
             raise InvalidParameter(f'QuestionsVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
         check_choices(calibration, bonus_scale)
         schedule = AtMost(episodes, 8 + math.ceil(math.log(max(episodes / 30, 1.0)) / math.log(1 + LEAST)))
         steps, d = value_steps(public.horizon), public.dimension
-        most = max((d - 1) * steps, 1)
-        most = most if privacy.epsilon == math.inf else min(most, 3 * steps)
-        stds = [expected_noise(Answers(D + 1), schedule, privacy=privacy, discrete=False).worst for D in range(most)]
+        rewards = _unknown_rewards(public)
+        unknown = 0 if rewards is None else rewards.dimension * public.horizon
+        most = max((d - 1) * steps + unknown, 1)
+        most = most if privacy.epsilon == math.inf else min(most, 3 * (steps + (public.horizon if unknown else 0)))
+        stds = [expected_noise(Answers(D + 1), schedule, privacy=privacy, discrete=False).first for D in range(most)]
         spread = 0.4 if bonus_scale is None else bonus_scale
         kernels = np.ascontiguousarray(np.moveaxis(public.kernels, 0, -1))
-        algorithm = Questions(public, episodes, np.array(stds), spread, kernels)
+        algorithm = Questions(public, episodes, np.array(stds), isinstance(privacy, LocalDP), spread, rewards, kernels)
         super().__init__(Calibration(algorithm, schedule), privacy=privacy, noise=noise)
+
+    def questions(self) -> list[Question]:
+        """All questions so far, those of the open round included: what was asked, when, why, and what was answered. Public."""
+        algorithm = self.algorithm
+        assert isinstance(algorithm, Questions)
+        return algorithm.questions(self.released()) if self.users == self.episodes else algorithm.asked(self.current_round())

@@ -8,9 +8,10 @@ from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bound
 from confide.privacy.loss import Loss
 from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, Request, requested
-from confide.privatizers.central import CentralPrivatizer, best_counter, release_once, worst_std
+from confide.privatizers.central import CentralPrivatizer, best_counter, counter_of_rates, release_once, worst_std
 from confide.privatizers.distributed import DistributedPrivatizer
 from confide.privatizers.local import LocalPrivatizer
+from confide.privatizers.local_rounds import LocalRoundsPrivatizer
 from confide.privatizers.message import Channel, Message, open_channel
 from confide.privatizers.privatizer import ExpectedNoise, Privatizer
 from confide.privatizers.rounds import RoundsPrivatizer
@@ -44,9 +45,11 @@ def make_privatizer(
 def _kind(schedule: Schedule | AtMost, privacy: Request) -> Any:
     if not isinstance(schedule, AtMost):
         return PRIVATIZERS[type(requested(privacy))]
-    if requested(privacy).trust.devices:
+    if isinstance(requested(privacy), LocalDP):
+        return LocalRoundsPrivatizer
+    if privacy.trust.devices:
         raise PrivacyError(
-            f"rounds that are decided from releases have no {privacy.trust.value} privatizer yet: use JointDP or NoPrivacy"
+            f"rounds that are decided from releases have no {privacy.trust.value} privatizer yet: use JointDP, LocalDP or NoPrivacy"
         )
     return RoundsPrivatizer
 
@@ -80,6 +83,7 @@ __all__ = [
     "DistributedPrivatizer",
     "ExpectedNoise",
     "LocalPrivatizer",
+    "LocalRoundsPrivatizer",
     "Message",
     "Privatizer",
     "RoundsPrivatizer",
@@ -87,6 +91,7 @@ __all__ = [
     "Share",
     "SharedBudget",
     "best_counter",
+    "counter_of_rates",
     "custom",
     "every",
     "every_episode",

@@ -1,6 +1,7 @@
 """The privatizer of central and joint privacy: a curator adds noise to prefix sums."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -8,9 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.arguments import flag, has, kind, whole
-from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
+from confide.errors import InvalidParameter, PrivacyError, StateError
 from confide.mechanisms.additive import additive_noise, check_bound
-from confide.mechanisms.counters import Buffered, Counter, Exact, Factorisation, HonakerTree, Leaves, Toeplitz
+from confide.mechanisms.counters import (
+    Buffered,
+    Counter,
+    Discounted,
+    Exact,
+    Factorisation,
+    HonakerTree,
+    Leaves,
+    Toeplitz,
+    best_ratio,
+)
 from confide.mechanisms.sources import NoiseSource, check_source
 from confide.mechanisms.state import StateFile, pack, unpack
 from confide.privacy.bounded import Array, Bound, Bounded, Released
@@ -19,8 +30,9 @@ from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import NoPrivacy, Relation, Request, requested
 from confide.privatizers.privatizer import ExpectedNoise
-from confide.privatizers.schedule import Schedule
+from confide.privatizers.schedule import Schedule, check_left
 
+_FEW_RELEASES = 512  # up to here least squares over all releases is worth its time
 _FEW_LEAVES = 4096  # up to here the square root's memory and time per leaf do not matter
 
 
@@ -46,7 +58,7 @@ class CentralPrivatizer:
         store: StateFile | str | Path | None = None,
     ) -> None:
         check_bound(bound), check_source(noise), requested(privacy), kind("schedule", schedule, Schedule)
-        factorisation = _counter(counter) or best_counter(schedule.leaves, privacy, discrete=noise.discrete, users=schedule.users)
+        factorisation = _counter(counter, schedule, privacy, discrete=noise.discrete)
         if factorisation.leaves != schedule.leaves:
             raise InvalidParameter(f"the counter is made for {factorisation.leaves} leaves, the schedule has {schedule.leaves}")
         if store is not None:
@@ -83,7 +95,8 @@ class CentralPrivatizer:
 
     @property
     def batch(self) -> tuple[int, int]:
-        return self.schedule.batch(self.generation)
+        begun = self._counter.users_seen
+        return begun, begun + self.schedule.size(self.generation)
 
     def __repr__(self) -> str:
         return f"CentralPrivatizer({self.mechanism().name}, {self.schedule.leaves} releases, {self.users} users so far, {self.guarantee})"
@@ -100,10 +113,8 @@ class CentralPrivatizer:
         self._check_durable()
         if self._store and not self._restored and self._users == 0 and self._store.generation() > 0:
             raise StateError(f"the store contains generation {self._store.generation()}: restore it, or use another store")
-        if self._users == self.schedule.users:
-            raise StreamExhausted(f"the guarantee covers {self.schedule.users} users, and all were absorbed")
-        edge = self.schedule.times[self._counter.generation]
-        after = self._users + contribution.users
+        check_left(self.schedule, self.generation)
+        edge, after = self.batch[1], self._users + contribution.users
         if after > edge:
             raise InvalidParameter(f"users {self._users + 1} to {after} cross the release after user {edge}: split them there")
         self._whole = False
@@ -112,6 +123,14 @@ class CentralPrivatizer:
         self._users = after
         if after == edge:
             self._close(contribution if alone else Bounded(self._leaf, self._counter.bound, after - self._counter.users_seen))
+        self._whole = True
+
+    def close(self) -> None:
+        """Release now, with the users of the open batch who are here. WHEN must be decided in public, not from their data."""
+        self._check_durable()
+        check_left(self.schedule, self.generation)
+        self._whole = False
+        self._close(Bounded(self._leaf, self._counter.bound, self._users - self._counter.users_seen))
         self._whole = True
 
     def release(self) -> Released:
@@ -154,12 +173,12 @@ class CentralPrivatizer:
         loss: Loss | None = None,
     ) -> ExpectedNoise:
         check_bound(bound), requested(privacy), kind("schedule", schedule, Schedule), flag("discrete", discrete)
-        counter = _counter(counter) or best_counter(schedule.leaves, privacy, discrete=discrete, users=schedule.users)
+        counter = _counter(counter, schedule, privacy, discrete=discrete)
         relation, users = Relation(privacy.relation), schedule.users
         made = additive_noise(
             bound, loss_for(privacy) if loss is None else loss, relation, counter, discrete=discrete, users=users
         )
-        if isinstance(counter, Leaves):  # who takes it looks at each batch on its own, not at their sum
+        if isinstance(counter, Leaves | Discounted):  # who takes it looks at each release on its own
             first = last = worst = made.std
         else:
             first, last = (made.std * counter.row_norm(t) for t in (1, schedule.leaves))
@@ -203,17 +222,46 @@ def best_counter(leaves: int, privacy: Request, *, discrete: bool, users: int) -
         return Exact(leaves)
     candidates: list[Factorisation] = [HonakerTree(leaves)]
     if leaves <= _FEW_LEAVES:
-        bits = max(8, min(16, 35 - users.bit_length()))  # whole coefficients, as fine as sums of so many users leave room for
-        candidates.append(Toeplitz(leaves, bits=bits if discrete else None))
+        candidates.append(Toeplitz(leaves, bits=_bits(users) if discrete else None))
     elif not discrete:
         candidates.append(Buffered(leaves))
     order = 2 if privacy.delta > 0 else 1
     return min(candidates, key=lambda candidate: worst_std(candidate, order))
 
 
-def _counter(given: Factorisation | None) -> Factorisation | None:
+def counter_of_rates(schedule: Schedule, privacy: Request) -> tuple[Factorisation | None, float | None]:
+    """The counter for whoever looks at all releases together, by least squares, and the ratio of its discounted sums.
+
+    Gaussian noise: discounted sums, whose ratio follows from the batches. Pure epsilon: separate leaves, because the L1 norm of a
+    discounted column costs more than it brings. Devices send once, and their noise is separate already. The ratio is 0 where differences
+    of releases are separate leaves, and None where only the last release is looked at: with that many of them, least squares would take
+    too long.
+    """
+    requested(privacy), kind("schedule", schedule, Schedule)
+    if schedule.leaves > _FEW_RELEASES:
+        return None, None
+    if privacy.trust.devices or isinstance(privacy, NoPrivacy):
+        return None, 0.0
+    if privacy.delta == 0:
+        return Leaves(schedule.leaves), 0.0
+    ratio = best_ratio(np.diff([0, *schedule.times]))
+    return Discounted(schedule.leaves, ratio), ratio
+
+
+def _bits(users: int) -> int:
+    """Of whole coefficients: as fine as sums of so many users leave room for."""
+    return max(8, min(16, 35 - users.bit_length()))
+
+
+def _counter(given: Factorisation | None, schedule: Schedule, privacy: Request, *, discrete: bool) -> Factorisation:
+    """The given one, in whole numbers where noise is discrete, or the one with the least noise."""
+    if given is None:
+        return best_counter(schedule.leaves, privacy, discrete=discrete, users=schedule.users)
+    if isinstance(given, Discounted) and discrete and given.bits is None:
+        return replace(given, bits=_bits(schedule.users))
     members = ("leaves", "encode", "decode", "column_norm", "row_norm")
-    return None if given is None else has("counter", given, members, "a counter, such as Tree(leaves)")
+    found: Factorisation = has("counter", given, members, "a counter, such as Tree(leaves)")
+    return found
 
 
 def worst_std(factorisation: Factorisation, order: int = 2) -> float:

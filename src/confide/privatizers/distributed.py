@@ -113,8 +113,7 @@ class DistributedPrivatizer:
     @property
     def users(self) -> int:
         """How many users were served, those included whose devices stayed away from an opened batch."""
-        begun = self.schedule.times[self._generation - 1] if self._generation else 0
-        return begun + self._present + self._absent
+        return self.batch[0] + self._present + self._absent
 
     @property
     def generation(self) -> int:
@@ -122,7 +121,8 @@ class DistributedPrivatizer:
 
     @property
     def batch(self) -> tuple[int, int]:
-        return self.schedule.batch(self._generation)
+        begun = self.schedule.times[self._generation - 1] if self._generation else 0
+        return begun, begun + self.schedule.size(self._generation)
 
     def __repr__(self) -> str:
         return f"DistributedPrivatizer({self.schedule.leaves} releases, {self.users} users so far, {self.guarantee})"
@@ -212,6 +212,11 @@ class DistributedPrivatizer:
             )
         self._absent += users
         self._close_if_complete()
+
+    def close(self) -> None:
+        raise PrivacyError(
+            "under DistributedDP a batch closes when all of its devices have sent something or are known to stay away"
+        )
 
     def release(self) -> Released:
         """The sum of all opened batches. `users` are those in the sum. Asking again gives the same answer."""

@@ -8,9 +8,9 @@ from typing import ClassVar, NoReturn
 import numpy as np
 
 from confide.arguments import flag, kind
-from confide.errors import DuplicateMessage, InvalidParameter, PrivacyError, StaleMessage, StateError, StreamExhausted
+from confide.errors import DuplicateMessage, InvalidParameter, PrivacyError, StaleMessage, StateError
 from confide.mechanisms.additive import AdditiveNoise
-from confide.mechanisms.codebook import Codebook
+from confide.mechanisms.codebook import Report
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.mechanisms.state import pack, unpack
@@ -21,7 +21,23 @@ from confide.privacy.loss import Loss
 from confide.privacy.request import Request
 from confide.privatizers.message import Channel, Message, local_noise, open_channel
 from confide.privatizers.privatizer import ExpectedNoise
-from confide.privatizers.schedule import Schedule
+from confide.privatizers.schedule import Schedule, check_left
+
+
+def channel_mechanism(channel: Channel, simulated: int) -> Mechanism:
+    """What a certificate says of messages through this channel; those of so many users were simulated."""
+    noise, how = channel.noise, "one Gaussian sum with the messages' variance" if channel.kind == "index" else "one sum"
+    said = f"; simulated for {simulated} users, whose noise was drawn as {how}" if simulated else ""
+    made = Mechanism(
+        name="local",
+        distribution=noise.distribution,
+        norm=noise.norm,
+        sensitivity=noise.radius if isinstance(noise, Report) else noise.sensitivity,
+        scale=noise.std if isinstance(noise, Report) else noise.scale,
+        bound=describe(channel.bound),
+        query=f"one message from each user's device{said}",
+    )
+    return replace(made, parameters=noise.parameters) if isinstance(noise, Report) else replace(made, lattice=noise.step)
 
 
 class LocalPrivatizer:
@@ -53,7 +69,7 @@ class LocalPrivatizer:
         self._prefix: Array = np.zeros(bound.size)  # as of the last release
         self._open: Array = np.zeros(bound.size)  # the messages since
         self._nonces: set[bytes] = set()  # of the messages since: earlier ones are stale whatever their nonce
-        self._users = self._generation = self._simulated = 0
+        self._users = self._begun = self._generation = self._simulated = 0
 
     @property
     def guarantee(self) -> Guarantee:
@@ -71,33 +87,14 @@ class LocalPrivatizer:
 
     @property
     def batch(self) -> tuple[int, int]:
-        return self.schedule.batch(self.generation)
+        return self._begun, self._begun + self.schedule.size(self.generation)
 
     def __repr__(self) -> str:
         return f"LocalPrivatizer({self.schedule.leaves} releases, {self.users} users so far, {self.guarantee})"
 
     def mechanism(self) -> Mechanism:
         """What a certificate says of the messages."""
-        noise = self.channel.noise
-        made = Mechanism(
-            name="local",
-            distribution=noise.distribution,
-            norm=2,
-            sensitivity=noise.radius if isinstance(noise, Codebook) else noise.sensitivity,
-            scale=noise.std if isinstance(noise, Codebook) else noise.scale,
-            bound=describe(self.channel.bound),
-            query=f"one message from each user's device{self._said_simulated()}",
-        )
-        if isinstance(noise, Codebook):
-            numbers = {"vectors": noise.vectors, "nearest": noise.nearest, "epsilon": noise.epsilon, "dimension": noise.size}
-            return replace(made, parameters=numbers)
-        return replace(made, norm=noise.norm, lattice=noise.step)
-
-    def _said_simulated(self) -> str:
-        if not self._simulated:
-            return ""
-        how = "one Gaussian sum with the messages' variance" if self.channel.kind == "index" else "one sum"
-        return f"; simulated for {self._simulated} users, whose noise was drawn as {how}"
+        return channel_mechanism(self.channel, self._simulated)
 
     def device_source(self) -> NoiseSource:
         """Noise for one more device, of this server's kind: for devices that live in the same process."""
@@ -147,15 +144,15 @@ class LocalPrivatizer:
 
     def release(self) -> Released:
         """The sum as of the last release time. Asking again gives the same answer."""
-        users = self.schedule.times[self._generation - 1] if self._generation else 0
-        level = NoiseLevel(self.channel.noise.std * math.sqrt(users), self.channel.noise.distribution)
-        return Released(self._prefix.copy(), level, self.guarantee, users, self._generation)
+        level = NoiseLevel(self.channel.noise.std * math.sqrt(self._begun), self.channel.noise.distribution)
+        return Released(self._prefix.copy(), level, self.guarantee, self._begun, self._generation)
 
     def save(self) -> bytes:
         """Everything needed to go on. With fast noise PRIVATE: it decides the noise of the devices made next."""
         facts = {
             "made_for": self._made_for(),
             "users": self._users,
+            "begun": self._begun,
             "simulated": self._simulated,
             "noise": self._source.state(),
         }
@@ -176,7 +173,8 @@ class LocalPrivatizer:
         self._prefix, self._open = state.arrays["prefix"], state.arrays["open"]
         nonces = state.arrays["nonces"].tobytes()
         self._nonces = {nonces[at : at + 16] for at in range(0, len(nonces), 16)}
-        self._users, self._generation, self._simulated = state.facts["users"], state.generation, state.facts["simulated"]
+        self._users, self._begun, self._simulated = (state.facts[name] for name in ("users", "begun", "simulated"))
+        self._generation = state.generation
         if resume:
             self._source.restore(state.facts["noise"])
         else:
@@ -195,9 +193,9 @@ class LocalPrivatizer:
     ) -> ExpectedNoise:
         kind("schedule", schedule, Schedule), flag("discrete", discrete)
         made = local_noise(bound, privacy, discrete=discrete, users=schedule.users, loss=loss)
-        norm, size = (2, made.radius) if isinstance(made, Codebook) else (made.norm, made.sensitivity)
+        size = made.radius if isinstance(made, Report) else made.sensitivity
         first, last = (made.std * math.sqrt(users) for users in (schedule.times[0], schedule.users))
-        return ExpectedNoise("local", made.distribution, norm, size, made.loss(), first=first, last=last, worst=last)
+        return ExpectedNoise("local", made.distribution, made.norm, size, made.loss(), first=first, last=last, worst=last)
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(
@@ -205,19 +203,24 @@ class LocalPrivatizer:
         )
 
     def _check_room(self, users: int) -> None:
-        if self._users == self.schedule.users:
-            raise StreamExhausted(f"the guarantee covers {self.schedule.users} users, and all were absorbed")
-        edge, after = self.schedule.times[self._generation], self._users + users
+        check_left(self.schedule, self.generation)
+        edge, after = self.batch[1], self._users + users
         if after > edge:
             raise InvalidParameter(f"users {self._users + 1} to {after} cross the release after user {edge}: split them there")
 
     def _take(self, values: Array, users: int) -> None:
         self._open = self._open + values
         self._users += users
-        if self._users == self.schedule.times[self._generation]:
-            self._prefix, self._open = self._prefix + self._open, np.zeros_like(self._open)
-            self._nonces = set()
-            self._generation += 1
+        if self._users == self.batch[1]:
+            self.close()
+
+    def close(self) -> None:
+        """Release now, with the messages of the open batch that are here. Nothing is private here any more."""
+        check_left(self.schedule, self.generation)
+        self._prefix, self._open = self._prefix + self._open, np.zeros_like(self._open)
+        self._nonces = set()
+        self._generation += 1
+        self._begun = self._users
 
     def _made_for(self) -> str:
         """All that must agree between the privatizer that was saved and the one that goes on."""

@@ -9,7 +9,7 @@ import numpy as np
 from confide.arguments import array, choice, kind, whole
 from confide.errors import InvalidParameter
 from confide.mechanisms.additive import AdditiveNoise, additive_noise, check_bound
-from confide.mechanisms.codebook import COORDINATES, VECTORS, Codebook, best_codebook
+from confide.mechanisms.codebook import COORDINATES, VECTORS, Codebook, Report, SignReport, best_report
 from confide.mechanisms.counters import Exact
 from confide.mechanisms.sources import NoiseSource, check_source
 from confide.privacy.bounded import Array, Bound, Bounded
@@ -33,7 +33,7 @@ class Message:
     generation: int  # of the release that the device planned with
     nonce: bytes
     channel: bytes  # which bound and which noise it was made with: see `Channel.id`
-    values: Array = field(repr=False)  # noisy numbers, or the one index of a codebook's vector
+    values: Array = field(repr=False)  # noisy numbers, or the one index of a report
     kind: str = "numbers"
 
     def __post_init__(self) -> None:
@@ -86,24 +86,26 @@ class Channel:
     """How contributions become messages: public, and the same on the server and on all devices.
 
     Guarantee: a message is `guarantee.loss` for the user it comes from, whoever reads it. With additive noise all of a user's numbers are
-    one query of the bound's sensitivity, noised once; with a codebook they are one index (`Codebook`). Generation, kind and length are
-    public, and the nonce is random: it is drawn before anything that depends on the data.
+    one query of the bound's sensitivity, noised once; with a report (`Codebook`, `SignReport`) they are one index. Generation, kind and
+    length are public, and the nonce is random: it is drawn before anything that depends on the data.
 
     `id` is the same for a server and a device that count on the same noise; public, and the same for all devices. The scale is in it to
     nine digits: the last ones are the machine's.
     """
 
     bound: Bound
-    noise: AdditiveNoise | Codebook
+    noise: AdditiveNoise | Report
     guarantee: Guarantee
     id: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_bound(self.bound), kind("noise", self.noise, AdditiveNoise, Codebook), kind("guarantee", self.guarantee, Guarantee)
+        check_bound(self.bound), kind("noise", self.noise, AdditiveNoise, Codebook, SignReport)
+        kind("guarantee", self.guarantee, Guarantee)
         noise = self.noise
-        if isinstance(noise, Codebook):
+        if isinstance(noise, Report):
             fits = noise.size == self.bound.size
-            text = f"{self.bound!r} codebook {noise.radius:.9g} {noise.epsilon:.17g} {noise.nearest} {noise.vectors}"
+            drawn_from = noise.vectors if isinstance(noise, Codebook) else noise.asked
+            text = f"{self.bound!r} {noise.distribution} {noise.radius:.9g} {noise.epsilon:.17g} {noise.nearest} {drawn_from}"
         else:
             true = self.bound.sensitivity(Relation.REPLACE) if noise.norm == 2 else self.bound.l1_sensitivity(Relation.REPLACE)
             fits = noise.sensitivity >= true and noise.stream_norm >= 1
@@ -117,7 +119,7 @@ class Channel:
     @property
     def kind(self) -> str:
         """Of its messages."""
-        return "index" if isinstance(self.noise, Codebook) else "numbers"
+        return "index" if isinstance(self.noise, Report) else "numbers"
 
     def message(self, contribution: Bounded, generation: int, source: NoiseSource) -> Message:
         """One user's contribution, noised. Two messages about the same user would be two releases: a device asks once."""
@@ -128,7 +130,7 @@ class Channel:
         if source.name != self.guarantee.source:
             raise InvalidParameter(f"the channel is made for {self.guarantee.source} noise, the source is {source.name}")
         nonce = source.token(_NONCE)
-        if isinstance(self.noise, Codebook):
+        if isinstance(self.noise, Report):
             sent: Array = np.array([self.noise.draw(contribution.values, nonce, source)], dtype=float)
         else:
             sent = self.noise.add(self.noise.to_lattice(contribution.values)[None], source)[0]
@@ -143,7 +145,7 @@ class Channel:
         """
         if message.channel != self.id or message.kind != self.kind:
             raise InvalidParameter("the message was made for another bound or with other noise than this server counts on")
-        if isinstance(self.noise, Codebook):
+        if isinstance(self.noise, Report):
             return self.noise.decode(int(message.values[0]), message.nonce)
         if message.values.size != self.bound.size:
             raise InvalidParameter(f"a message must have {self.bound.size} numbers, got {message.values.size}")
@@ -153,8 +155,8 @@ class Channel:
 
 def local_noise(
     bound: Bound, privacy: Request, *, discrete: bool, users: int = 1, loss: Loss | None = None
-) -> AdditiveNoise | Codebook:
-    """The noise of a device: additive or by a codebook, whichever has less. A codebook is pure, and serves requests with delta > 0, too.
+) -> AdditiveNoise | Report:
+    """The noise of a device: additive or that of a report, whichever has less. A report is pure, and serves requests with delta > 0, too.
 
     A `loss` is that of printed constants, which are about additive noise.
     """
@@ -162,7 +164,7 @@ def local_noise(
     added = additive_noise(bound, given, Relation.REPLACE, Exact(1), discrete=discrete, users=users)
     if loss is not None or bound.size > COORDINATES:
         return added
-    coded = best_codebook(bound, privacy.epsilon)
+    coded = best_report(bound, privacy.epsilon)
     return coded if coded.std < added.std else added
 
 
@@ -172,4 +174,13 @@ def open_channel(bound: Bound, privacy: Request, *, source: NoiseSource, users: 
         raise InvalidParameter(f"messages need LocalDP, got {type(privacy).__name__}")
     check_source(source, "source")
     noise = local_noise(bound, privacy, discrete=source.discrete, users=users, loss=loss)
+    return Channel(bound, noise, Guarantee(noise.loss(), privacy, Trust.LOCAL, users, source.name))
+
+
+def report_channel(bound: Bound, privacy: Request, *, source: NoiseSource, users: int = 1) -> Channel:
+    """By an index alone, whatever the bound is: pure epsilon-DP. For rounds, whose bounds differ while their guarantee does not."""
+    if not isinstance(privacy, LocalDP):
+        raise InvalidParameter(f"messages need LocalDP, got {type(privacy).__name__}")
+    check_bound(bound), check_source(source, "source")
+    noise = best_report(bound, privacy.epsilon)
     return Channel(bound, noise, Guarantee(noise.loss(), privacy, Trust.LOCAL, users, source.name))

@@ -14,9 +14,11 @@ class ExpectedNoise:
     """On each released number; standard deviations at the first, the last and the worst release. Known before there are any data."""
 
     mechanism: str
-    distribution: str  # gaussian | laplace | cube | codebook | none
+    distribution: str  # gaussian | laplace | cube | codebook | signs | none
     norm: int | str
-    sensitivity: float  # of one user's numbers together, in that norm; of a codebook their largest norm
+    sensitivity: (
+        float  # of one user's numbers together, in that norm; of a codebook their largest norm, of signs the largest number
+    )
     loss: Loss  # what the noise really gives
     first: float
     last: float
@@ -51,6 +53,9 @@ class Privatizer(Protocol):
 
     def absorb(self, contribution: Bounded) -> None:
         """Users of the open batch; at its last user the next release is made. With `devices` a simulation of their messages."""
+
+    def close(self) -> None:
+        """Make the next release before the batch is full: decided in public, not from its users' data."""
 
     def release(self) -> Released:
         """The statistics as of the last release. Asking again gives the same answer."""

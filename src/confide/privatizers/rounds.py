@@ -46,8 +46,7 @@ class RoundsPrivatizer:
         check_bound(bound)
         kind("schedule", schedule, AtMost)
         check_source(noise, "noise")
-        if requested(privacy).trust.devices:
-            raise PrivacyError("rounds are released by a curator: privacy must be JointDP, CentralDP or NoPrivacy")
+        self._check_trust(privacy)
         self.schedule, self._privacy, self._source = schedule, privacy, noise.fork()
         self._bound: Bound = bound
         self._edge: int | None = None  # how many users there are when the open round ends
@@ -55,6 +54,10 @@ class RoundsPrivatizer:
         self._leaf: Array = np.zeros(0)
         self._last, self._level = np.zeros(0), NoiseLevel(0.0, "none")
         self._whole = True  # False while a contribution is taken in: an exception there must neither be saved nor retried
+
+    def _check_trust(self, privacy: Request) -> None:
+        if requested(privacy).trust.devices:
+            raise PrivacyError("rounds are released by a curator: privacy must be JointDP, CentralDP or NoPrivacy")
 
     @property
     def guarantee(self) -> Guarantee:
@@ -107,10 +110,21 @@ class RoundsPrivatizer:
             self._close()
         self._whole = True
 
+    def close(self) -> None:
+        """Release now, with the users of the open round who are here. WHEN must be decided in public, not from their data."""
+        self._check_whole()
+        _ = self.batch  # refuses if no round is open
+        self._whole = False
+        self._close()
+        self._whole = True
+
     def _close(self) -> None:
         noise = self._noise(self._bound)
         self._last = noise.add(noise.to_lattice(self._leaf)[None], self._source)[0]
         self._level = NoiseLevel(noise.std, noise.distribution)
+        self._next()
+
+    def _next(self) -> None:
         self._generation += 1
         self._begun, self._edge, self._leaf = self._users, None, np.zeros(0)
 

@@ -1,6 +1,7 @@
 """Release schedules: fixed before the data, so that each user is in exactly one leaf.
 
-The users between two releases are one leaf of the counter. Fewer releases mean fewer leaves, less noise and less planning.
+The users between two releases are one leaf of the counter. Fewer releases mean fewer leaves, less noise and less planning. A batch may be
+closed before it is full, by a decision that is public (a deadline): a schedule then says how many users and releases there are at most.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.arguments import fits, listed, real, whole
-from confide.errors import InvalidParameter
+from confide.errors import InvalidParameter, StreamExhausted
 
 _BYTES = 64  # of the memory that a release time takes in Python, where a number of an array takes 8
 
@@ -55,9 +56,19 @@ class Schedule:
         """How many users there are at the first release."""
         return self.times[0]
 
-    def batch(self, generation: int) -> tuple[int, int]:
-        """How many users there are at a release, and at the next one."""
-        return self.times[generation - 1] if generation else 0, self.times[generation]
+    def size(self, generation: int) -> int:
+        """How many users the batch after so many releases has, unless it is closed before; none after the last release."""
+        if generation >= len(self.times):
+            return 0
+        return self.times[generation] - (self.times[generation - 1] if generation else 0)
+
+
+def check_left(schedule: Schedule, generation: int) -> None:
+    """Another release is covered."""
+    if generation >= schedule.leaves:
+        raise StreamExhausted(
+            f"the guarantee covers {schedule.users} users in {schedule.leaves} releases, and all of these were made"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from confide.experiments.group import OPEN
 from confide.experiments.run import Run
 from confide.experiments.study import Ladder, Study, study_of_runs
 from confide.experiments.summary import Row
+from confide.learning.question import Question
 from confide.report import page, tables
 from confide.report.figures import Panel, panels
 from confide.report.looks import agent_looks, look_of
@@ -73,6 +74,7 @@ def write_study(study: Study, path: str | Path, *, command: str = "") -> Path:
         failures=_failures(study),
         promises=promises(groups, returns_shown=not all(map(study.known, study.problems))),
         references=[agent for agent in study.agents if agent not in study.learners],
+        questions=_questions(study),
         certificates=_certificates(study),
         folds=_folds(study) if own and own != [command] and len(own) > 1 else {},
         commands=[command] if command else own if len(own) == 1 else [],
@@ -246,6 +248,34 @@ def _folds(study: Study) -> dict[str, list[dict[str, Any]]]:
         ]
         for problem in study.problems
     }
+
+
+def _questions(study: Study) -> list[dict[str, Any]]:
+    """What users were asked, round by round: of the first seed of each learner that asks."""
+    found = []
+    for group in (row.group for row in study.rows):
+        seeds = zip(group.seeds, group.questions, strict=False)
+        for seed, asked in [(seed, asked) for seed, asked in seeds if asked][:1]:
+            rounds: dict[int, list[Question]] = {}
+            for question in asked:
+                rounds.setdefault(question.round, []).append(question)
+            title = (
+                f"{group.label}, on {group.problem}, seed {seed}: {many(len(asked), 'question')} in {many(len(rounds), 'round')}"
+            )
+            found.append({"title": title, "rounds": [_round(own) for own in rounds.values()]})
+    return found
+
+
+def _round(asked: Sequence[Question]) -> dict[str, Any]:
+    first = asked[0]
+    users = f"users {count(first.first)} to {count(first.first + first.users - 1)}"
+    told = [(question.asked, _told(question)) for question in asked]
+    return {"title": f"Round {first.round}: {users}, {many(len(asked), 'question')}", "served": first.served, "asked": told}
+
+
+def _told(question: Question) -> list[tuple[str, str]]:
+    why = f"expected to remove {percent(question.removes)} of what is uncertain about values"
+    return [("Answers", question.said), ("Why", why), ("Yes", question.yes), ("No", question.no)]
 
 
 def _certificates(study: Study) -> list[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """Counters: noisy sums of a stream, by different factorisations of the matrix of prefix sums; discounted sums beside them."""
 
 from confide.mechanisms.counters.buffered import Buffered
-from confide.mechanisms.counters.counter import Counter, Factorisation, dense
-from confide.mechanisms.counters.discounted import Discounted
+from confide.mechanisms.counters.counter import Counter, Factorisation, dense, noise_on_rate
+from confide.mechanisms.counters.discounted import Discounted, best_ratio
 from confide.mechanisms.counters.exact import Exact
 from confide.mechanisms.counters.leaves import Leaves
 from confide.mechanisms.counters.toeplitz import Toeplitz
@@ -21,5 +21,7 @@ __all__ = [
     "Leaves",
     "Toeplitz",
     "Tree",
+    "best_ratio",
     "dense",
+    "noise_on_rate",
 ]

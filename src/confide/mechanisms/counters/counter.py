@@ -206,3 +206,12 @@ def dense(factorisation: Factorisation) -> tuple[Array, Array]:
         decoder[t - 1] = factorisation.decode(t, rows, public)
         at += len(block)
     return decoder, coder
+
+
+def noise_on_rate(factorisation: Factorisation, sizes: npt.ArrayLike) -> float:
+    """The noise on the sum of leaves of these sizes, in units of sensitivity / mu, of the best estimate of their common rate: generalised
+    least squares over all releases."""
+    users: Array = np.asarray(sizes, dtype=np.float64)
+    decoder, coder = dense(factorisation)
+    mean = decoder @ coder @ users
+    return factorisation.column_norm(2) * float(users.sum() / np.sqrt(mean @ np.linalg.solve(decoder @ decoder.T, mean)))

@@ -85,6 +85,18 @@ class Discounted:
         return last
 
 
+def best_ratio(sizes: npt.ArrayLike) -> float:
+    """The ratio for leaves of these sizes with the least noise on the rate, against the size of the past, at its worst release."""
+    users = np.asarray(sizes, dtype=np.float64)
+    past = np.cumsum(users)
+
+    def worst(ratio: float) -> float:
+        known = np.convolve(users, _column(len(users), ratio, None))[: len(users)]
+        return Discounted(len(users), ratio).column_norm(2) * float((past / np.sqrt(np.cumsum(known**2))).max())
+
+    return min((1 - float(gap) for gap in np.geomspace(0.9, 1 / (1 + len(users)), 60)), key=worst)
+
+
 @lru_cache(maxsize=16)
 def _column(leaves: int, ratio: float, bits: int | None) -> Array:
     exact: Array = np.power(ratio, np.arange(leaves, dtype=np.float64))

@@ -1,0 +1,54 @@
+"""QuestionsVI at delta = 0 beside LinOptVI at delta = 1e-5 where rewards are unknown: K = 1e5, run seeds from 200 on, fresh ones.
+
+    python benchmarks/unknown_rewards.py [--seeds 8] [--write]
+
+Regret is exact. With --write the table goes to docs/benchmarks/unknown_rewards.md.
+"""
+
+import argparse
+
+import numpy as np
+from cases import Case, measured, saved
+from record import record
+
+from confide.privacy.request import JointDP, NoPrivacy
+from confide.problems import rand
+from confide.problems.linear_mixture import LinearMixtureMDP
+from mixtures import error, number
+
+
+def rand_rewards() -> LinearMixtureMDP:
+    """rand (instance 0), but what the two states with a reward and all others pay is unknown too, and random: 0 or 1 at each step."""
+    known = rand(0)
+    place = np.full(20, 2)
+    place[np.flatnonzero(known.rewards[0, :, 0])] = 0, 1
+    features = np.repeat(np.eye(3)[place][:, None], 4, axis=1)  # [s, a, place]
+    return LinearMixtureMDP(known.kernels, known.weights, known.rewards, known.start, features, name="rand-rewards")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    problems = {"lock-rewards": "lock-rewards", "rand-rewards": saved("rand rewards", rand_rewards())}
+    asked = {"questions-vi": JointDP(1.0), "linopt-vi": JointDP(1.0, 1e-5)}
+    seeds = range(200, 200 + options.seeds)
+    cases = {
+        (problem, agent, kind): Case(file, agent, asked[agent] if kind == "1" else NoPrivacy(), seeds=seeds)
+        for problem, file in problems.items()
+        for kind in ("1", "none")
+        for agent in asked
+    }
+    results = measured(cases.values())
+    lines = ["| problem | agent | epsilon | regret: mean ± s.e. | median | largest |", "|" + "---|" * 6]
+    for (problem, agent, kind), case in cases.items():
+        values = results[case].regret
+        shown = f"{number(values.mean())} ± {number(error(values))} | {number(float(np.median(values)))} | {number(values.max())}"
+        lines.append(f"| {problem} | `{agent}` | {kind} | {shown} |")
+    about = f"{__doc__.splitlines()[0]} rand-rewards: {rand_rewards.__doc__}"
+    record("Unknown rewards", "\n".join([about, "", *lines, ""]), write=options.write)
+
+
+if __name__ == "__main__":
+    main()
