@@ -224,7 +224,9 @@ def _really(one: Facts) -> str:
 
 
 def _kind(noise: ExpectedNoise) -> str:
-    return {"gaussian": "Gaussian", "laplace": "Laplace", "cube": "K-norm (cube)"}.get(noise.distribution, noise.distribution)
+    return {"gaussian": "Gaussian", "laplace": "Laplace", "cube": "K-norm (cube)", "ball": "K-norm (ball)"}.get(
+        noise.distribution, noise.distribution
+    )
 
 
 def _names(members: list[Facts]) -> str:

@@ -53,6 +53,9 @@ class Scaled:
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
         return self.inner.cube(self.factor * scale, shape)
 
+    def ball(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
+        return self.inner.ball(self.factor * scale, shape)
+
     def choose(self, likely: npt.NDArray[np.bool_], loss: float) -> int:
         return self.inner.choose(likely, loss / self.factor)
 
@@ -87,6 +90,9 @@ class Shared(Scaled):
 
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
         return np.full(shape, self.inner.cube(scale, (1, 1))[0, 0])
+
+    def ball(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
+        return np.full(shape, self.inner.ball(scale, (1, 1))[0, 0])
 
 
 class Tapped:
