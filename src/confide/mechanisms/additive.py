@@ -61,8 +61,8 @@ class AdditiveNoise:
 
     With a `discrete` source everything is a whole multiple of `step`, the grid of the bound: contributions come rounded to it (the bound's
     sensitivity pays for that), sums are exact in int64, and the noise is exactly sampled, so that no low-order bit of floating point
-    tells anything. Discrete Laplace, cube and ball noise is epsilon-DP as it stands. Discrete Gaussian noise of scale s steps is taken to be
-    (k / (s - 2))-GDP for a shift by k steps: coordinate by coordinate its trade-off curve is the continuous one's up to one lattice step
+    tells anything. Discrete Laplace, cube and ball noise is epsilon-DP as it stands. Discrete Gaussian noise of scale s steps is taken to
+    be (k / (s - 2))-GDP for a shift by k steps: coordinate by coordinate its trade-off curve is the continuous one's up to one lattice step
     in the threshold (tests/mechanisms/test_additive.py computes the exact profile), and GDP composes over coordinates.
 
     With a source on the reals the noisy value is rounded to a public grid g, 2^-10 to 2^-11 of the scale. In real arithmetic this is
