@@ -75,9 +75,10 @@ def verify(certificate: Certificate) -> Verification:
     )
     losses = tuple(_checked_loss(mechanism, promise, i) for i, mechanism in enumerate(document["mechanisms"], start=1))
     delta = certificate.delta
-    together = compose(losses, delta=delta)
-    epsilon = together.epsilon_at(delta)
     stated = loss_from_json(promise["loss"])
+    pure = isinstance(stated, PureDP) and all(isinstance(loss, PureDP) for loss in losses)
+    together = compose(losses, delta=0.0 if pure else delta)
+    epsilon = together.epsilon_at(delta)
     _check(
         promise["relation"] == request["relation"],
         f"the request has the relation {request['relation']}, but the guarantee {promise['relation']}",

@@ -3,8 +3,9 @@
 Theta = [A B]^T ~ N(M, Cov x I_n), from the prior N(0, bound^2 / (n p) I). A batch of users (`Experiment`) gives G = sum z r^T around a
 guess Theta_0, of mean S (Theta - Theta_0) with S = sum z z^T; with noise of covariance V in each column it adds S V^-1 S to the precision.
 S is not known exactly either: its block of states was released, or is predicted. The rest follows from the gains, which are public, and
-from how the state evolves, which is not known (`experiment_moments`). So V is v S, plus the noise of the release, plus the covariance of what errors of S do
-to Theta - Theta_0; these errors vanish as guesses get better. v is the variance of the process noise plus what clipping takes away.
+from how the state evolves, which is not known (`experiment_moments`). So V is v S, plus the noise of the release, plus the covariance of
+what errors of S do to Theta - Theta_0; these errors vanish as guesses get better. v is the variance of the process noise plus what
+clipping takes away.
 
 Gains are checked on systems drawn from an estimate (`Scenarios`), against the open loop (u = 0).
 """
