@@ -299,6 +299,12 @@ CASES = {
         attained=(0.999, 0.96, 0.92, 0.78),
         because="as without scales",
     ),
+    "residuals, alone": episode(
+        Residuals(ResidualRows(2, 1, 0.0), np.zeros((3, 2)), clip=0.4, cap=1.0, reach=2.0),
+        1,
+        attained=(0.999, 0.999, 0.9, 0.9),
+        because=BY_L2,
+    ),
     "first visits": logged(first_visits(4, 2, 1), 4, steps=2),
     "first visits, all states": logged(first_visits(3, 3, 1, math.sqrt(3)), 3, steps=3),
     "first visits, several": logged(first_visits(3, 2, 3, 0.5), 3, trajectories=3, steps=2),

@@ -150,6 +150,19 @@ def test_the_ledger_pays_once_and_refuses_before_the_log_is_read(estimator, tmp_
     assert ledger.spent == spent
 
 
+@pytest.mark.parametrize("name", ["counts-and-sums", "importance-sampling"])
+def test_the_ledger_is_charged_for_the_noise_that_is_added(name, tmp_path):
+    """Alone a release may be pure at any delta; to a ledger it is Gaussian at delta > 0, and pure if that was requested."""
+    estimator, log = ESTIMATORS[name], in_memory(people())
+    assert isinstance(release(estimator).guarantee.loss, PureDP)
+    ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=4.0, delta=1e-5, others_epsilon=2.0)
+    for privacy, loss in ((PRIVATE, GaussianDP), (confide.CentralDP(1.0), PureDP)):
+        made = estimator.release(log, privacy=privacy, ledger=ledger, rng=np.random.default_rng(0))
+        assert isinstance(made.guarantee.loss, loss) and isinstance(ledger.spends[-1].loss, loss)
+        assert ledger.spends[-1].loss.epsilon_at(privacy.delta) == pytest.approx(made.guarantee.epsilon, rel=1e-6)
+        assert verify(made.certificate).epsilon <= 1 + 1e-6
+
+
 @EVERY
 def test_a_crash_neither_loses_nor_doubles_a_spend(estimator, tmp_path):
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.2, delta=1.5e-6)
