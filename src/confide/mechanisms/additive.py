@@ -127,10 +127,12 @@ def sensitivity_of(bound: Bound, norm: int | str, relation: Relation) -> float:
     """Of one user's contribution, in L1, in L2, or in its largest coordinate ("inf").
 
     No coordinate is larger than `largest`, so that replacing a user moves each by 2 `largest` at most, and each of both is rounded by
-    half a grid step.
+    half a grid step; somebody who contributes zero moves it by `largest`, unless the bound says that this is a contribution like others
+    (`absent_is_zero`). No coordinate moves farther than the whole does in L2.
     """
     if norm == "inf":
-        return bound.largest * (1 if relation == Relation.NULL else 2) + bound.grid
+        alone = relation == Relation.NULL and getattr(bound, "absent_is_zero", True)
+        return min(bound.largest * (1 if alone else 2) + bound.grid, bound.sensitivity(relation))
     return bound.sensitivity(relation) if norm == 2 else bound.l1_sensitivity(relation)
 
 
