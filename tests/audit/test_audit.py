@@ -31,7 +31,7 @@ ESTIMATORS = ("counts-and-sums", "dp-lsw", "dp-lsl", *TWO_QUESTIONS)  # attacked
 RUNS = {
     "smooth": 60_000,
     "gaussian": 8_000,
-    "laplace": 8_000,
+    **dict.fromkeys(("laplace", "cube", "ball"), 8_000),
     **dict.fromkeys(AGENTS, 500),
     "likelihood-vi": 200,
     "questions-vi": 100,

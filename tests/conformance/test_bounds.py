@@ -22,6 +22,7 @@ from confide.evaluation.temporal_contributions import TemporalSums, longest_step
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
 from confide.evaluation.weight_contributions import WeightAndWorth, WeightedReturns
 from confide.linear_mdps.contributions import NextStates, StoredTransitions
+from confide.mechanisms.additive import sensitivity_of
 from confide.mechanisms.counters import Exact
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.code_contributions import TransitionSums
@@ -41,7 +42,7 @@ from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.support_features import support_of
 from confide.trajectory import LoggedUsers, Trajectories
 
-ORDERS = list(itertools.product((2, 1), (Relation.NULL, Relation.REPLACE)))
+ORDERS = list(itertools.product((2, 1, np.inf), (Relation.NULL, Relation.REPLACE)))
 EXACT = (0.999,) * 4
 
 
@@ -60,7 +61,7 @@ class Case:
         return self.contribution([user]).values
 
     def stated(self, order, relation):
-        return self.bound.sensitivity(relation) if order == 2 else self.bound.l1_sensitivity(relation)
+        return sensitivity_of(self.bound, "inf" if order == np.inf else order, relation)
 
     @property
     def absent(self):
@@ -319,6 +320,7 @@ CASES = {
         attained=(0.999, 0.96, 0.92, 0.78),
         because="as without scales",
     ),
+    "residuals, alone": episode(Residuals(ResidualRows(2, 1, 0.0), np.zeros((3, 2)), clip=0.4, cap=1.0, reach=2.0), 1),
     "first visits": logged(first_visits(4, 2, 1), 4, steps=2),
     "first visits, all states": logged(first_visits(3, 3, 1, math.sqrt(3)), 3, steps=3),
     "first visits, several": logged(first_visits(3, 2, 3, 0.5), 3, trajectories=3, steps=2),

@@ -18,7 +18,7 @@ from confide.errors import BudgetExceeded, InvalidParameter
 from confide.evaluation import CountsAndSums, Subsample, ValueEstimate
 from confide.logs import in_memory
 from confide.mechanisms.sources import FastSource, noise_source
-from confide.privacy.loss import GaussianDP
+from confide.privacy.loss import GaussianDP, PureDP
 from confide.trajectory import LoggedUsers
 
 STATES, ACTIONS, USERS = 4, 2, 300
@@ -125,13 +125,16 @@ def test_its_certificate_verifies_and_is_what_an_independent_accountant_computes
     if isinstance(estimator, Subsample):  # publishes few users' data, by chance: a promise of (0, delta)
         assert made.certificate is None and made.guarantee.epsilon == 0
         return
-    assert verify(made.certificate).epsilon == pytest.approx(1.0, rel=1e-6)
+    assert verify(made.certificate).epsilon == pytest.approx(1.0, rel=1e-5)
     if isinstance(made.guarantee.loss, GaussianDP):
         accountant = PLDAccountant()
         for mechanism in made.certificate.document["mechanisms"]:
             for _ in range(mechanism["parameters"].get("leaves", 1) if mechanism["name"] == "leaves" else 1):
                 accountant.compose(dp_accounting.GaussianDpEvent(mechanism["scale"] / mechanism["sensitivity"]))
         assert accountant.get_epsilon(1e-6) == pytest.approx(1.0, rel=2e-3)
+    elif isinstance(made.guarantee.loss, PureDP):  # K-norm and Laplace noise: epsilons add up
+        parts = [mechanism["sensitivity"] / mechanism["scale"] for mechanism in made.certificate.document["mechanisms"]]
+        assert sum(parts) == pytest.approx(1.0, rel=1e-9)
 
 
 @EVERY
@@ -145,6 +148,19 @@ def test_the_ledger_pays_once_and_refuses_before_the_log_is_read(estimator, tmp_
         with pytest.raises(BudgetExceeded):
             estimator.release(Untouchable(), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(2), id="another")
     assert ledger.spent == spent
+
+
+@pytest.mark.parametrize("name", ["counts-and-sums", "importance-sampling"])
+def test_the_ledger_is_charged_for_the_noise_that_is_added(name, tmp_path):
+    """Alone a release may be pure at any delta; to a ledger it is Gaussian at delta > 0, and pure if that was requested."""
+    estimator, log = ESTIMATORS[name], in_memory(people())
+    assert isinstance(release(estimator).guarantee.loss, PureDP)
+    ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=4.0, delta=1e-5, others_epsilon=2.0)
+    for privacy, loss in ((PRIVATE, GaussianDP), (confide.CentralDP(1.0), PureDP)):
+        made = estimator.release(log, privacy=privacy, ledger=ledger, rng=np.random.default_rng(0))
+        assert isinstance(made.guarantee.loss, loss) and isinstance(ledger.spends[-1].loss, loss)
+        assert ledger.spends[-1].loss.epsilon_at(privacy.delta) == pytest.approx(made.guarantee.epsilon, rel=1e-6)
+        assert verify(made.certificate).epsilon <= 1 + 1e-6
 
 
 @EVERY

@@ -5,6 +5,8 @@ import pytest
 
 from confide.control.contributions import ResidualRows, Residuals
 from confide.errors import InvalidParameter
+from confide.policy import LinearPolicy
+from confide.privacy import Relation
 from confide.problems import oscillator
 from confide.trajectory import Trajectories, nobody_counted
 
@@ -61,7 +63,19 @@ def test_what_makes_no_sense_is_refused_or_zero():
     with pytest.raises(InvalidParameter, match="expected trajectories, got counts"):
         SUMS.contribution(nobody_counted(3, 2))
     with pytest.raises(InvalidParameter, match="weight must be positive"):
-        ResidualRows(2, 1, 0.0)
+        ResidualRows(2, 1, -0.1)
+
+
+def test_residuals_alone_are_those_beside_second_moments():
+    """Where the clip alone binds, they are the same numbers, in a unit ball of their own."""
+    alone = ResidualRows(2, 1, 0.0)
+    assert alone.size == 6 and alone.sensitivity(Relation.REPLACE) == pytest.approx(2.0, rel=1e-6)
+    users = oscillator().sample(LinearPolicy(np.full((oscillator().horizon, 1, 2), 0.3)), 50, np.random.default_rng(0))
+    for clip in (0.05, 10.0):
+        with_both = Residuals(BOUND, np.zeros((3, 2)), clip=clip, cap=1e6, reach=2.0).contribution(users).values
+        only = Residuals(alone, np.zeros((3, 2)), clip=clip, cap=1e-6, reach=2.0).contribution(users).values
+        np.testing.assert_array_equal(only, with_both[6:])
+        assert alone.unpack(only)[0] is None
 
 
 SCALES = np.array([1.0, 1.0, 8.0])

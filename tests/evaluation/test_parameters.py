@@ -196,7 +196,7 @@ def test_reprs_are_short_and_say_shapes(chain):
     estimate = CountsAndSums(states=S).release(chain.log(300), privacy=PRIVATE, rng=np.random.default_rng(0))
     assert str(estimate) == repr(estimate) and len(repr(estimate)) < 200
     assert repr(estimate).startswith("ValueEstimate(8 values from 0.")
-    assert "CentralDP(epsilon=1, delta=1e-06), replace one user, 300 users, fast noise" in repr(estimate)
+    assert "CentralDP(epsilon=1, delta=0), replace one user, 300 users, fast noise" in repr(estimate)  # K-norm noise: pure
 
 
 def test_estimates_from_folders_files_and_damaged_bytes(chain, tmp_path):

@@ -72,7 +72,7 @@ def test_promise_certificate_and_two_readings(chain):
     estimate = SufficientStatistics(LINES, GAMMA, visits=4).release(log, privacy=PRIVATE, rng=np.random.default_rng(0))
     assert log.reads == 2
     assert estimate.guarantee.users == 2000
-    assert verify(estimate.certificate).epsilon == pytest.approx(1.0, rel=1e-6)
+    assert verify(estimate.certificate).epsilon == pytest.approx(1.0, rel=1e-5)
     assert next(m["query"] for m in estimate.certificate.document["mechanisms"]).startswith("first visits")
     assert "public table" in taken_on_trust(estimate.certificate)[0]
     once = Seen(chain.users(2000))
@@ -80,7 +80,7 @@ def test_promise_certificate_and_two_readings(chain):
         once, privacy=PRIVATE, rng=np.random.default_rng(0)
     )
     assert once.reads == 1
-    assert plain.guarantee.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert plain.guarantee.epsilon == pytest.approx(1.0, rel=1e-5)
     with pytest.raises(InvalidParameter, match="no intervals"):
         plain.interval(0.9)
 

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from confide.errors import InvalidParameter, PrivacyError
-from confide.mechanisms.additive import additive_noise, loss_of
+from confide.evaluation.contributions import Bands
+from confide.mechanisms.additive import additive_noise, loss_of, sensitivity_of
 from confide.mechanisms.counters import Exact, Toeplitz, Tree
 from confide.mechanisms.sources import noise_source
 from confide.privacy import ApproxDP, GaussianDP, PureDP, Relation
@@ -117,3 +118,12 @@ def test_fast_noise_is_rounded_to_a_public_grid(loss):
 def test_one_seed_gives_each_release_its_own_draws():
     first, same, other = (noise_source("fast", 3).for_release(asked).gaussian(1.0, 1000) for asked in ("a", "a", "b"))
     assert np.array_equal(first, same) and abs(np.corrcoef(first, other)[0, 1]) < 5 / math.sqrt(1000)  # false alarms 6e-7
+
+
+def test_the_largest_coordinate_where_nobody_sends_something_else_than_zero():
+    """Bands: a user who contributed zero before has a residual here, so that null is no closer than replace: svec(g g^T) of (1, +-1)."""
+    bound = Bands(1, 2)
+    one, other = (np.array([0.5, sign * math.sqrt(0.5), 0.5]) for sign in (1, -1))
+    assert bound.contains(one) and bound.contains(other)
+    for relation in Relation:
+        assert np.abs(one - other).max() <= sensitivity_of(bound, "inf", relation) <= bound.sensitivity(relation)

@@ -2,12 +2,14 @@ import copy
 import json
 import math
 
+import dp_accounting
 import numpy as np
 import pytest
+from dp_accounting.pld import PLDAccountant
 
 from confide.audit import verify
 from confide.errors import CertificateError, InvalidParameter
-from confide.mechanisms.counters import FACTORISATIONS, Counter, Exact, Toeplitz, Tree
+from confide.mechanisms.counters import FACTORISATIONS, Counter, Exact, Leaves, Toeplitz, Tree
 from confide.mechanisms.smooth import SmoothGaussian
 from confide.mechanisms.sources import noise_source
 from confide.privacy import (
@@ -92,6 +94,40 @@ def test_gaussian_beside_laplace_is_composed_by_a_privacy_loss_distribution():
     stated = certify(together, [one.mechanism() for one in parts])
     assert stated.document["promise"]["loss"]["kind"] == "approximate"
     assert verify(stated).epsilon == pytest.approx(together.epsilon)
+
+
+def test_k_norm_beside_gaussian_noise_about_the_same_users():
+    """By an independent accountant: a pure loss is no better than randomised response, and never a Gaussian one of the same (1, 1e-5)."""
+    half = CentralDP(0.5, 1e-5)
+    ball = Counter(L2Ball(1.0, 3), Exact(1), loss=None, request=half, users=100, noise=noise_source("fast", 0))
+    assert ball.noise.distribution == "ball" and ball.guarantee.loss == PureDP(0.5)
+    parts = [ball, counter(Tree(32), loss=GaussianDP(0.1))]
+    together = Guarantee(compose((one.guarantee.loss for one in parts), delta=1e-5), REQUEST, Trust.JOINT, 100, "fast")
+    verified = verify(certify(together, [one.mechanism() for one in parts]))
+    assert verified.losses[0] == PureDP(0.5) and verified.losses[1].mu == pytest.approx(0.1)
+    accountant = PLDAccountant().compose(dp_accounting.GaussianDpEvent(10.0)).compose(dp_accounting.LaplaceDpEvent(2.0))
+    assert accountant.get_epsilon(1e-5) <= verified.epsilon * (1 + 1e-3)  # of all that is 0.5-DP, Laplace noise is not the worst
+    assert 0.5 < verified.epsilon <= 0.5 + GaussianDP(0.1).epsilon_at(5e-6)
+    claimed = Guarantee(loss_for(half), half, Trust.CENTRAL, 100, "fast")
+    with pytest.raises(CertificateError, match="the mechanisms give PureDP"):
+        verify(certify(claimed, [ball.mechanism()]))
+
+
+@pytest.mark.parametrize("source", ["fast", "secure"])
+def test_a_ball_is_verified_and_less_noise_is_refused(source):
+    made = Counter(L2Ball(1.0, 3), Leaves(4), loss=None, request=CentralDP(1.0, 1e-5), users=10, noise=noise_source(source))
+    stated = certify(made.guarantee, [made.mechanism()])
+    assert verify(stated).losses[0].epsilon == pytest.approx(1.0)
+    changes = {"scale": 0.99, "sensitivity": 0.9}
+    for name, factor in changes.items():
+        less = made.mechanism().to_json()
+        less[name] *= factor
+        with pytest.raises(CertificateError):
+            verify(certify(made.guarantee, [Mechanism(**less)]))
+    if source == "secure":
+        between = made.mechanism().to_json() | {"sensitivity": made.noise.sensitivity + made.noise.step}
+        with pytest.raises(CertificateError, match="whole number of shells"):
+            verify(certify(made.guarantee, [Mechanism(**between)]))
 
 
 def test_local_and_smooth_mechanisms():

@@ -11,12 +11,15 @@ import time
 import numpy as np
 import pytest
 
+from confide.audit.verify import verify
 from confide.errors import InvalidParameter, PrivacyError, PromiseBroken, StateError, StreamExhausted
-from confide.mechanisms.counters import HonakerTree, Toeplitz
+from confide.mechanisms.counters import HonakerTree, Leaves, Toeplitz
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
-from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy, Trust, billboard
+from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy, PureDP, Trust, billboard
 from confide.privacy.bounded import L2Ball
+from confide.privacy.certificate import certify
+from confide.privacy.loss import loss_for
 from confide.privatizers import CentralPrivatizer, best_counter, custom, every_episode, geometric, release_once
 
 BOUND = L2Ball(1.0, 2)
@@ -177,8 +180,24 @@ def test_release_once_is_the_plain_mechanism():
     exact = release_once(total, privacy=NoPrivacy(), noise=noise_source("fast", 0))
     np.testing.assert_allclose(exact.values, total.values)
     noisy = release_once(total, privacy=CentralDP(1.0, 1e-5), noise=noise_source("fast", 0))
-    assert noisy.noise.std == pytest.approx(2 / PRIVACY_MU, rel=1e-5)
-    assert release_once(total, privacy=CentralDP(1.0), noise=noise_source("secure")).noise.distribution == "laplace"
+    assert (
+        noisy.noise.std == pytest.approx(2 * math.sqrt(3)) and noisy.noise.distribution == "ball"
+    )  # 2 / mu = 7.46 for Gaussian noise
+    assert noisy.guarantee.loss == PureDP(1.0)
+    assert release_once(total, privacy=CentralDP(1.0), noise=noise_source("secure")).noise.distribution == "ball"
+
+
+@pytest.mark.parametrize("source", ["fast", "secure"])
+def test_leaves_of_few_numbers_have_pure_noise_and_a_state_from_before_keeps_its_own(source):
+    before, after = (make(custom([1, 2, 3]), source=source, counter=Leaves(3), loss=loss) for loss in (loss_for(PRIVACY), None))
+    assert isinstance(after.guarantee.loss, PureDP) and after.guarantee.loss.epsilon == pytest.approx(1.0)
+    assert after.mechanism().distribution == "ball"
+    assert verify(certify(after.guarantee, [after.mechanism()])).epsilon <= 1
+    before.absorb(user(0))
+    after.restore(before.save(), released=1)
+    assert after.guarantee == before.guarantee and after.mechanism() == before.mechanism()
+    after.absorb(user(1))
+    assert after.release().noise.distribution == "gaussian"
 
 
 def test_a_draw_that_could_not_be_stored_never_leaves(tmp_path, monkeypatch):

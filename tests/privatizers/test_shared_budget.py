@@ -44,7 +44,7 @@ def amount(loss):
 @pytest.mark.parametrize("shares", [EQUAL, UNEQUAL, [1.0], [1e-6, 1 - 1e-6]], ids=str)
 def test_all_answers_together_are_what_was_paid_for(privacy, shares):
     paid = loss_for(privacy)
-    together = budget(shares, privacy).loss()
+    together = budget(shares, privacy, loss=paid).loss()
     assert type(together) is type(paid)
     assert amount(together) == pytest.approx(amount(paid), rel=1e-9)
 
@@ -90,7 +90,8 @@ def test_sums_of_others_are_refused_and_cost_nothing():
 
 def test_what_is_skipped_is_not_spent_on_others():
     """Each place has its share: after a skip the next answer has the noise of its own place."""
-    shared, stds = budget(UNEQUAL), [answer(budget([share, 1 - share]))[1] for share in UNEQUAL]
+    shared = budget(UNEQUAL)
+    stds = [answer(budget([share, 1 - share], loss=loss_for(GAUSSIAN)))[1] for share in UNEQUAL]
     shared.skip(1)
     assert answer(shared)[1] == pytest.approx(stds[1])
     shared.skip(2)
@@ -102,19 +103,19 @@ def test_what_is_skipped_is_not_spent_on_others():
     assert amount(shared.loss()) == pytest.approx(MU, rel=1e-5)  # of all of them, asked or not
 
 
-@pytest.mark.parametrize(("privacy", "excess"), [(GAUSSIAN, 2), (PURE, 5)], ids=["gaussian", "laplace"])
+@pytest.mark.parametrize(("privacy", "excess"), [(GAUSSIAN, 2), (PURE, 3.5)], ids=["gaussian", "ball"])
 def test_the_noise_is_as_large_as_it_says_and_as_it_must_be(privacy, excess):
     """2000 answers of 3 numbers each: their mean and standard deviation within 5 standard errors (false alarms: 1 in 10^6 each)."""
     shared = budget([1 / 2000] * 2000, privacy)
     answers = [answer(shared) for _ in range(2000)]
     values, stds = np.stack([values for values, _ in answers]), {std for _, std in answers}
-    # sensitivity 2 over mu sqrt(1/2000); in L1 2 sqrt(3) over epsilon/2000, times sqrt(2)
-    expected = 2 * math.sqrt(2000) / MU if privacy.delta else math.sqrt(2) * 2 * math.sqrt(3) * 2000
+    # sensitivity 2 over mu sqrt(1/2000), or over epsilon/2000 times sqrt(3 + 1)
+    expected = 2 * math.sqrt(2000) / MU if privacy.delta else 2 * 2 * 2000
     assert list(stds) == [pytest.approx(expected, rel=1e-5)]  # one number for all of them
     found = values - TOTAL.values
     assert abs(found.mean()) < 5 * expected / math.sqrt(6000)
     assert found.std() == pytest.approx(expected, rel=5 * math.sqrt(excess / 4 / 6000))
-    assert np.abs(np.corrcoef(found.T)[np.triu_indices(3, 1)]).max() < 5 / math.sqrt(2000)  # coordinates are independent,
+    assert np.abs(np.corrcoef(found.T)[np.triu_indices(3, 1)]).max() < 5 / math.sqrt(2000)  # coordinates are uncorrelated,
     assert abs(np.corrcoef(found[:-1].ravel(), found[1:].ravel())[0, 1]) < 5 / math.sqrt(6000)  # and so are answers
 
 
@@ -219,3 +220,42 @@ def test_shared_cannot_be_copied():
     for way in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(PrivacyError, match="two copies would spend it twice"):
             way(budget())
+
+
+def test_all_releases_are_pure_where_each_has_less_noise_then():
+    """Two releases of 2 numbers: every one has the same share of its Gaussian noise, and together they are epsilon-DP."""
+    shares = [Share(L2Ball(1.0, 2), 0.9), Share(L2Ball(3.0, 1), 0.1)]
+    for source in ("fast", "secure"):
+        pure, gaussian = (
+            SharedBudget(shares, privacy=GAUSSIAN, noise=noise_source(source), users=10, loss=loss)
+            for loss in (None, loss_for(GAUSSIAN))
+        )
+        assert isinstance(pure.loss(), PureDP) and pure.loss().epsilon == pytest.approx(1.0)
+        totals = [Bounded(np.zeros(share.bound.size), share.bound, 10) for share in shares]
+        ratios = [pure.release(total).noise.std / gaussian.release(total).noise.std for total in totals]
+        assert ratios[0] == pytest.approx(ratios[1], rel=1e-4) and ratios[0] < 0.7
+        verified = verify(certify(pure.guarantee, pure.mechanisms()))
+        assert verified.epsilon <= 1 and all(isinstance(loss, PureDP) for loss in verified.losses)
+
+
+def test_many_releases_and_large_ones_stay_gaussian():
+    for shares in ([Share(L2Ball(1.0, 2), 0.1, str(i)) for i in range(10)], [Share(L2Ball(1.0, 40), 1.0)]):
+        made = SharedBudget(shares, privacy=GAUSSIAN, noise=noise_source("fast", 0), users=10)
+        assert isinstance(made.loss(), GaussianDP) and made.loss().mu == pytest.approx(MU, rel=1e-5)
+
+
+def test_a_state_from_before_goes_on_with_the_noise_that_it_began_with():
+    """Gaussian and pure releases of the same users would lose more together than either promises."""
+    before = budget([0.5, 0.5], loss=loss_for(GAUSSIAN))
+    answer(before)
+    after = budget([0.5, 0.5])
+    assert isinstance(after.loss(), PureDP)
+    after.restore(before.save())
+    assert after.loss() == before.loss() and answer(after)[1] == pytest.approx(answer(before)[1])
+    again = budget([0.5, 0.5])
+    again.restore(after.save())
+    kept = budget([0.5, 0.5])
+    answer(kept)
+    taken = budget([0.5, 0.5])
+    taken.restore(kept.save())
+    assert isinstance(taken.loss(), PureDP) and again.loss() == before.loss()

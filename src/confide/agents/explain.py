@@ -227,7 +227,13 @@ def _really(one: Facts) -> str:
 
 
 def _kind(noise: ExpectedNoise) -> str:
-    named = {"gaussian": "Gaussian", "laplace": "Laplace", "cube": "K-norm (cube)", "signs": "randomized response"}
+    named = {
+        "gaussian": "Gaussian",
+        "laplace": "Laplace",
+        "cube": "K-norm (cube)",
+        "ball": "K-norm (ball)",
+        "signs": "randomized response",
+    }
     return named.get(noise.distribution, noise.distribution)
 
 

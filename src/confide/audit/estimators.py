@@ -20,7 +20,7 @@ from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.privacy.bounded import Array, Bounded
 from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import CentralDP
-from confide.privatizers import release_once
+from confide.privatizers import Share, SharedBudget
 from confide.trajectory import LoggedUsers
 
 _FEW, _MANY = (
@@ -61,7 +61,8 @@ def signs(states: int) -> Array:
 
 @dataclass(frozen=True)
 class CountsAndSumsSubject:
-    """Counts and sums: the released vector, and so every estimate made of it. The pair attains the sensitivity, in L1 and in L2."""
+    """Counts and sums: the released vector, and so every estimate made of it, with the Gaussian or Laplace noise that a ledger is charged
+    for. The pair attains the sensitivity, in L1 and in L2."""
 
     privacy: CentralDP
     twin: str | None = None
@@ -76,9 +77,12 @@ class CountsAndSumsSubject:
         source, log = make_source(self.source, self.twin, rng), SmallLog(world, _FEW, self.twin == "clip")
         statistic, draws = CountsAndSums(states=_FEW).statistic(pure=self.privacy.delta == 0), range(copies(self.twin))
         total = log.total(statistic)
-        return np.stack(
-            [np.concatenate([release_once(total, privacy=self.privacy, noise=source).values for _ in draws]) for _ in range(runs)]
-        )
+
+        def released() -> Array:
+            one = Share(statistic.bound, 1.0)
+            return SharedBudget([one], privacy=self.privacy, noise=source, users=1, loss=self.loss).release(total).values
+
+        return np.stack([np.concatenate([released() for _ in draws]) for _ in range(runs)])
 
     def score(self) -> Score | None:
         """The likelihood ratio; under a shared draw whatever is found."""

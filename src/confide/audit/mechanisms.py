@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.audit.refute import Score
+from confide.mechanisms.additive import ball_noise, cube_noise
 from confide.mechanisms.counters import Counter, Factorisation, dense
 from confide.mechanisms.counters.counter import Memory
 from confide.mechanisms.smooth import SmoothGaussian
 from confide.mechanisms.sources import FastSource, NoiseSource, Shape, noise_source
 from confide.privacy.bounded import Array, Bound, Bounded, L2Ball
-from confide.privacy.loss import Loss, loss_for
-from confide.privacy.request import CentralDP
+from confide.privacy.loss import Loss, PureDP, loss_for
+from confide.privacy.request import CentralDP, Relation
 from confide.privatizers import CentralPrivatizer, Schedule, geometric
 from confide.statistics.bounds import RegressionRows
 
@@ -52,6 +53,9 @@ class Scaled:
 
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
         return self.inner.cube(self.factor * scale, shape)
+
+    def ball(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
+        return self.inner.ball(self.factor * scale, shape)
 
     def choose(self, likely: npt.NDArray[np.bool_], loss: float) -> int:
         return self.inner.choose(likely, loss / self.factor)
@@ -87,6 +91,9 @@ class Shared(Scaled):
 
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
         return np.full(shape, self.inner.cube(scale, (1, 1))[0, 0])
+
+    def ball(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
+        return np.full(shape, self.inner.ball(scale, (1, 1))[0, 0])
 
 
 class Tapped:
@@ -154,6 +161,46 @@ class CounterSubject:
             return np.round(
                 ratio, 9
             )  # in real arithmetic: the low bits of fast noise tell the two worlds apart, as its source says
+
+        return log_ratio
+
+
+@dataclass(frozen=True, slots=True)
+class KNormSubject:
+    """One release of two numbers with K-norm noise, of the cube or the ball, on the axis where the user moves it most in both norms."""
+
+    body: str
+    privacy: CentralDP
+    twin: str | None = None
+    source: str = "fast"
+    bound: L2Ball = field(default_factory=lambda: L2Ball(1.0, 2))
+
+    @property
+    def loss(self) -> Loss:
+        return PureDP(self.privacy.epsilon)
+
+    def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
+        source, bound = make_source(self.source, self.twin, rng), self.bound
+        sent = _FAR * self._difference() * (1 if world else -1)
+        values = sent if self.twin == "clip" else bound.clip(sent).values
+        make = {"cube": cube_noise, "ball": ball_noise}[self.body]
+        noise = make(bound, self.privacy.epsilon, Relation.REPLACE, discrete=source.discrete)
+        exact = noise.to_lattice(values)[None]
+        return np.stack([np.concatenate([noise.add(exact, source)[0] for _ in range(copies(self.twin))]) for _ in range(runs)])
+
+    def _difference(self) -> Array:
+        return np.array([self.bound.radius, 0.0])
+
+    def score(self) -> Score | None:
+        """The likelihood ratio of the noise that it should be."""
+        if self.twin == "shared":
+            return None
+        order, shift = (np.inf if self.body == "cube" else 2), self._difference()
+
+        def log_ratio(seen: Array) -> Array:
+            each = seen.reshape(len(seen), -1, 2)
+            ratio: Array = (np.linalg.norm(each + shift, order, axis=2) - np.linalg.norm(each - shift, order, axis=2)).sum(axis=1)
+            return np.round(ratio, 9)  # in real arithmetic, as fast noise is
 
         return log_ratio
 

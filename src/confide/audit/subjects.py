@@ -6,7 +6,7 @@ from functools import partial
 from confide.arguments import choice, kind, shown
 from confide.audit.agents import LOCAL, PRIVATE, AgentSubject, AnswersSubject, DeviceSubject
 from confide.audit.estimators import TWO_QUESTIONS, CountsAndSumsSubject, SmoothEstimateSubject, TwoQuestionsSubject
-from confide.audit.mechanisms import TWINS, CounterSubject, SmoothSubject, StreamSubject
+from confide.audit.mechanisms import TWINS, CounterSubject, KNormSubject, SmoothSubject, StreamSubject
 from confide.audit.refute import Subject
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import FACTORISATIONS, Discounted, Factorisation, Toeplitz
@@ -24,6 +24,7 @@ def subjects() -> dict[str, Maker]:
     return {
         "gaussian": counter("exact", 1),
         "laplace": counter("exact", 1),
+        **{body: partial(KNormSubject, body) for body in ("cube", "ball")},
         "smooth": SmoothSubject,
         **{name: counter(name, 8) for name in FACTORISATIONS},
         "stream": StreamSubject,
@@ -51,7 +52,9 @@ def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: s
         raise InvalidParameter(f"unknown audit subject {shown(name)}{where}; choose one of {', '.join(known)}")
     if twin is not None:
         choice("twin", twin, TWINS)
-    clipped = isinstance(made := known[name](privacy, None, source), CounterSubject | SmoothSubject) or hasattr(made, "unclipped")
+    clipped = isinstance(made := known[name](privacy, None, source), CounterSubject | KNormSubject | SmoothSubject) or hasattr(
+        made, "unclipped"
+    )
     if twin == "clip" and not clipped:
         raise InvalidParameter(f"{name} cannot be audited without clipping: a privatizer accepts clipped contributions only")
     if twin == "shared" and trust == "local":
@@ -60,7 +63,7 @@ def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: s
         raise InvalidParameter(f"the broken variant {twin!r} needs fast noise, got source={source!r}")
     if privacy.relation is not Relation.REPLACE:
         raise InvalidParameter('audits run under the relation "replace"')
-    if name == "laplace":
+    if name in ("laplace", "cube", "ball"):
         privacy = CentralDP(privacy.epsilon)
     if name in ("gaussian", "smooth", "dp-lsw", "dp-lsl") and privacy.delta == 0:
         raise InvalidParameter(f"the audit of {name} needs delta > 0")

@@ -116,8 +116,8 @@ class Tape:
 
 def _size(level: AdditiveNoise, rows: Array) -> float:
     """In the norm of noise that is pure: minus the logarithm of its density, row by row."""
-    lengths = np.abs(rows)
-    return float(lengths.max(axis=-1).sum() if level.distribution == "cube" else lengths.sum())
+    order = {"laplace": 1, "cube": np.inf, "ball": 2}[level.distribution]
+    return float(np.linalg.norm(np.atleast_2d(rows), order, axis=-1).sum())
 
 
 def _equal(one: Noised, other: Noised) -> bool:
@@ -142,6 +142,10 @@ class TapedSource:
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
         self._tape.draws += 1
         return self._inner.cube(scale, shape)
+
+    def ball(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
+        self._tape.draws += 1
+        return self._inner.ball(scale, shape)
 
     def choose(self, likely: npt.NDArray[np.bool_], loss: float) -> int:
         self._tape.draws += 1

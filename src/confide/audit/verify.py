@@ -11,9 +11,10 @@ from confide.evaluation.row_contributions import VisitRows
 from confide.evaluation.visit_contributions import FirstVisits
 from confide.evaluation.weight_contributions import WeightAndWorth
 from confide.linear_mdps.contributions import NextStateRows
-from confide.mechanisms.additive import largest_change, loss_of
+from confide.mechanisms.additive import NORMS, loss_of, sensitivity_of
 from confide.mechanisms.codebook import Codebook, SignReport
 from confide.mechanisms.counters import FACTORISATIONS
+from confide.mechanisms.sources import shell_width
 from confide.mixtures.code_contributions import TableRows
 from confide.mixtures.contributions import StackedRows
 from confide.mixtures.question_contributions import Answers
@@ -76,9 +77,10 @@ def verify(certificate: Certificate) -> Verification:
     )
     losses = tuple(_checked_loss(mechanism, promise, i) for i, mechanism in enumerate(document["mechanisms"], start=1))
     delta = certificate.delta
-    together = compose(losses, delta=delta)
-    epsilon = together.epsilon_at(delta)
     stated = loss_from_json(promise["loss"])
+    pure = isinstance(stated, PureDP) and all(isinstance(loss, PureDP) for loss in losses)
+    together = compose(losses, delta=0.0 if pure else delta)
+    epsilon = together.epsilon_at(delta)
     _check(
         promise["relation"] == request["relation"],
         f"the request has the relation {request['relation']}, but the guarantee {promise['relation']}",
@@ -150,10 +152,9 @@ def _loss(mechanism: Json, promise: Json) -> Loss:
         return _smooth_loss(mechanism["parameters"])
     if distribution in ("codebook", "signs"):
         return _report_loss(mechanism)
-    norm = _NORMS[distribution]
-    _check(
-        (name == "rounds") == (distribution == "cube"), "noise from a cube is for users who are in one round, and theirs alone"
-    )
+    norm = NORMS[distribution]
+    _check(name != "local" or distribution in ("gaussian", "laplace"), f"a device does not add noise from a {distribution}")
+    _check(name != "rounds" or distribution == "cube", "rounds have noise from a cube")
     _check(mechanism["norm"] == norm, f"{distribution} noise needs the L{norm} sensitivity")
     _check(mechanism["scale"] > 0, "the noise has scale 0")
     _check(
@@ -161,11 +162,8 @@ def _loss(mechanism: Json, promise: Json) -> Loss:
         "secure noise needs a lattice, and fast noise must not have one",
     )
     _check_bound(mechanism, promise, norm)
-    sensitivity = mechanism["sensitivity"] * _stream_norm(mechanism, promise, norm)
+    sensitivity = mechanism["sensitivity"] * _stream_norm(mechanism, promise)
     return loss_of(distribution, sensitivity, mechanism["scale"], mechanism["lattice"])
-
-
-_NORMS: dict[str, int | str] = {"gaussian": 2, "laplace": 1, "cube": "inf"}
 
 
 def _check_bound(mechanism: Json, promise: Json, norm: int | str) -> None:
@@ -189,12 +187,12 @@ def _check_bound(mechanism: Json, promise: Json, norm: int | str) -> None:
         _check(field.type is not int or whole, f"{field.name} of the bound must be a whole number")
         _check(field.type is not bool or isinstance(value, bool), f"{field.name} of the bound must be true or false")
     bound, relation = _BOUNDS[described["name"]](**made), Relation(promise["relation"])
-    if norm == "inf":
-        true = largest_change(bound, relation)
-    else:
-        true = bound.sensitivity(relation) if norm == 2 else bound.l1_sensitivity(relation)
+    true = sensitivity_of(bound, norm, relation)
     stated = mechanism["sensitivity"]
     _check(true <= stated * (1 + _TOLERANCE), f"its bound has sensitivity {true:.6g} under {relation.value}, not {stated:.6g}")
+    if step is not None and mechanism["distribution"] == "ball":
+        shells = stated / (step * shell_width(bound.size))
+        _check(shells == round(shells), "on a lattice the sensitivity of a ball must be a whole number of shells")
     if step is not None:
         _check(step == bound.grid, "the lattice is not the grid of the bound")
         _check((promise["users"] + 1) * bound.largest / step < 2.0**53, "the sums of this many users are not exact")
@@ -214,7 +212,7 @@ def taken_on_trust(certificate: Certificate) -> list[str]:
     return trusted
 
 
-def _stream_norm(mechanism: Json, promise: Json, norm: int | str) -> float:
+def _stream_norm(mechanism: Json, promise: Json) -> float:
     if mechanism["name"] in ("local", "rounds"):
         return 1.0  # every device sends once, and every user is in one round
     parameters = mechanism["parameters"]
@@ -224,7 +222,7 @@ def _stream_norm(mechanism: Json, promise: Json, norm: int | str) -> float:
     _check("bits" not in parameters or leaves <= 2**13, "a counter with rounded coefficients has at most 8192 leaves")
     counter = FACTORISATIONS[mechanism["name"]](**parameters)
     _check(mechanism["lattice"] is None or counter.integral, "a lattice needs a counter with whole coefficients")
-    return counter.column_norm(2 if norm == 2 else 1)
+    return counter.column_norm(2 if mechanism["distribution"] == "gaussian" else 1)
 
 
 def _report_loss(mechanism: Json) -> Loss:

@@ -143,5 +143,27 @@ def _print_table(rows: list[dict[str, Any]], epsilon: float, delta: float, episo
         "epsilon   exact privacy loss of that noise; paper: [Luyo21, Cor. 5]",
         "users     until the signal in Lambda, k/d, exceeds the norm of the noise on it",
         "ucrl-vtr  the agent's default: the same noise on rows in d - 1 dimensions",
+        _one_release(epsilon, delta),
     ):
         console.print(line, style="dim", markup=False, highlight=False)
+
+
+def _one_release(epsilon: float, delta: float) -> str:
+    """Up to how many values K-norm noise is the least, for a user who is in one release."""
+    from itertools import count, takewhile
+
+    from confide.mechanisms.additive import least_noise
+    from confide.mechanisms.counters import Exact
+    from confide.mixtures.question_contributions import Answers
+    from confide.privacy import CentralDP
+    from confide.privacy.bounded import L2Ball
+
+    def pure(values: int, bounded: str) -> bool:
+        bound = L2Ball(0.5, values) if bounded == "ball" else Answers(values)
+        made = least_noise(bound, CentralDP(epsilon, delta), Exact(1), discrete=False, users=1)
+        return values <= 1000 and made.distribution != "gaussian"
+
+    if delta == 0:
+        return "A user in one release: the least of Laplace noise and K-norm noise (L2 ball, cube)"
+    ball, cube = (sum(1 for _ in takewhile(lambda D, b=body: pure(D, b), count(1))) for body in ("ball", "cube"))  # type: ignore[misc]
+    return f"A user in one release: K-norm noise is the least for up to {ball} values (L2 ball) or {cube} (cube)"

@@ -60,11 +60,12 @@ def episode_sums(states: Array, inputs: Array, cap: float, weight: float, gain: 
 def residual_sums(
     states: Array, inputs: Array, guess: Array, clip: float, cap: float, reach: float, weight: float, grid: float
 ) -> Array:
-    """The sum over users of (weight svec(f S) / cap, f G / clip), each user's rounded to whole multiples of the grid [size]."""
+    """The sum over users of (weight svec(f S) / cap, f G / clip), each user's rounded to whole multiples of the grid [size]; for weight 0
+    of f G / clip alone, and the cap is not used."""
     users, H, d = inputs.shape
     n = states.shape[2]
     p = n + d
-    cut = p * (p + 1) // 2
+    cut = p * (p + 1) // 2 if weight > 0 else 0
     total, z = np.zeros(cut + p * n), np.zeros(p)
     G, S = np.zeros((p, n)), np.zeros((p, p))
     for u in range(users):
@@ -96,12 +97,14 @@ def residual_sums(
         size = np.sqrt(size)
         if not (size < _HUGE and trace < _HUGE and np.isfinite(seen)):
             continue
-        f = min(1.0, clip / max(size, 1e-300), cap / max(trace, 1e-300))
+        f = min(1.0, clip / max(size, 1e-300))
         k = 0
-        for i in range(p):
-            for j in range(i, p):
-                total[k] += np.rint(f * S[i, j] * (1.0 if i == j else np.sqrt(2.0)) * weight / cap / grid)
-                k += 1
+        if weight > 0:
+            f = min(f, cap / max(trace, 1e-300))
+            for i in range(p):
+                for j in range(i, p):
+                    total[k] += np.rint(f * S[i, j] * (1.0 if i == j else np.sqrt(2.0)) * weight / cap / grid)
+                    k += 1
         for i in range(p):
             for j in range(n):
                 total[k] += np.rint(f * G[i, j] / clip / grid)

@@ -124,7 +124,8 @@ class ResidualRows:
     Inputs may be in units of their own (`Residuals.scales`): the clip comes after that.
 
     Enforced: f = min(1, clip / ||G||_F, cap / tr S), with public clip and cap (`Residuals`), so that the second part is in the unit ball
-    and the first w times a PSD matrix of trace at most one; an episode with a number that is not finite contributes zero.
+    and the first w times a PSD matrix of trace at most one; an episode with a number that is not finite contributes zero. w = 0: residuals
+    alone, f = min(1, clip / ||G||_F), and the first part is left out.
 
     Sensitivity: two points of the unit ball are at most 2 apart, and two PSD matrices of trace at most one sqrt(2): replace
     sqrt(4 + 2 w^2); null sqrt(1 + w^2). It depends neither on the horizon nor on how long states or inputs are. In L1 by sqrt(coordinates).
@@ -139,8 +140,8 @@ class ResidualRows:
         for name in ("states", "inputs"):
             if getattr(self, name) < 1:
                 raise InvalidParameter(f"{name} must be at least 1, got {name}={getattr(self, name)}")
-        if not 1e-9 < self.weight < 1e9:
-            raise InvalidParameter(f"weight must be positive, got weight={self.weight}")
+        if not (self.weight == 0 or 1e-9 < self.weight < 1e9):
+            raise InvalidParameter(f"weight must be positive, or 0 for residuals alone, got weight={self.weight}")
 
     @property
     def dimension(self) -> int:
@@ -149,11 +150,17 @@ class ResidualRows:
 
     @property
     def about(self) -> str:
-        return f"second moments of {self.dimension} states and inputs, and residuals of {self.states} next states"
+        residuals = f"residuals of {self.states} next states"
+        return f"second moments of {self.dimension} states and inputs, and {residuals}" if self.weight else residuals
+
+    @property
+    def moments(self) -> int:
+        """How many numbers of a contribution are second moments."""
+        return svec_size(self.dimension) if self.weight else 0
 
     @property
     def size(self) -> int:
-        return svec_size(self.dimension) + self.dimension * self.states
+        return self.moments + self.dimension * self.states
 
     @property
     def largest(self) -> float:
@@ -174,14 +181,14 @@ class ResidualRows:
     def contains(self, values: Array) -> bool:
         S, G = self.unpack(values)
         room = self.size * self.grid
-        allowed = np.linalg.eigvalsh(S)[0] >= -room / self.weight and np.trace(S) <= 1 + room / self.weight
+        allowed = S is None or (np.linalg.eigvalsh(S)[0] >= -room / self.weight and np.trace(S) <= 1 + room / self.weight)
         return bool(allowed and np.linalg.norm(G) <= 1 + room)
 
-    def unpack(self, values: Array) -> tuple[Array, Array]:
-        """A released vector -> (S / cap [p, p], G / clip [p, n]); noise of scale a is a / w on the first's diagonal, a on the second."""
-        cut = svec_size(self.dimension)
-        S: Array = smat(values[None, :cut], self.dimension)[0] / self.weight
-        return S, values[cut:].reshape(self.dimension, self.states)
+    def unpack(self, values: Array) -> tuple[Array | None, Array]:
+        """A released vector -> (S / cap [p, p] or None, G / clip [p, n]); noise of scale a is a / w on the first's diagonal, a on the
+        second."""
+        G = values[self.moments :].reshape(self.dimension, self.states)
+        return smat(values[None, : self.moments], self.dimension)[0] / self.weight if self.weight else None, G
 
 
 @dataclass(frozen=True, slots=True, eq=False)

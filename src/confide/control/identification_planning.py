@@ -2,9 +2,10 @@
 
 Theta = [A B]^T ~ N(M, Cov x I_n), from the prior N(0, bound^2 / (n p) I). A batch of users (`Experiment`) gives G = sum z r^T around a
 guess Theta_0, of mean S (Theta - Theta_0) with S = sum z z^T; with noise of covariance V in each column it adds S V^-1 S to the precision.
-S is not known exactly either: its block of states was released. The rest follows from the gains, which are public, and from how the state
-evolves, which is not known (`experiment_moments`). So V is v S, plus the noise of the release, plus the covariance of what errors of S do
-to Theta - Theta_0; these errors vanish as guesses get better. v is the variance of the process noise plus what clipping takes away.
+S is not known exactly either: its block of states was released, or is predicted. The rest follows from the gains, which are public, and
+from how the state evolves, which is not known (`experiment_moments`). So V is v S, plus the noise of the release, plus the covariance of
+what errors of S do to Theta - Theta_0; these errors vanish as guesses get better. v is the variance of the process noise plus what
+clipping takes away.
 
 Gains are checked on systems drawn from an estimate (`Scenarios`), against the open loop (u = 0).
 """
@@ -30,6 +31,7 @@ SURE, MOST = 0.95, 0.9  # of the scenarios: in which gains are safe, and in whic
 CAUTIONS = 1.0, 4.0, 16.0, 64.0  # by how much the covariance is inflated, until gains are safe
 EXCESS_ALLOWED = 0.05  # how much more than the open loop a run may cost, relative
 LARGEST, HALVINGS = 0.7, 10  # of gains for exploration
+NOT_RELEASED = 1e100  # standard deviation of second moments that were not released
 _WORST = 1e9  # what is not finite, relative to the open loop
 
 
@@ -341,7 +343,7 @@ def input_scales(gains: Array) -> Array:
 
 
 def clipping_limits(
-    estimate: Estimate, gains: Array, scales: Array, costs: Costs, rng: np.random.Generator
+    estimate: Estimate, gains: Array, scales: Array, costs: Costs, rng: np.random.Generator, *, capped: bool = True
 ) -> tuple[float, float, float, float]:
     """(clip, cap, the share of S that they leave, how far off that may be) for users who play these gains: by simulating users. Public."""
     n, H = len(costs.Q), costs.horizon
@@ -353,7 +355,9 @@ def clipping_limits(
     guess, played = estimate.mean / scales[:, None], gains * scales[n:, None]
     sizes, traces = _kernels.simulate(thetas, guess, played, starts, shocks, costs.reach)
     clip, cap = float(np.quantile(sizes, QUANTILES[0])), float(np.quantile(traces, QUANTILES[1]))
-    f = np.minimum(1.0, np.minimum(clip / np.maximum(sizes, 1e-300), cap / traces))
+    f = np.minimum(1.0, clip / np.maximum(sizes, 1e-300))
+    if capped:
+        f = np.minimum(f, cap / traces)
     kept = float((f * traces).sum() / traces.sum())
     lost = math.sqrt(float(((1 - f) ** 2 * traces).sum() / traces.sum()))
     return max(clip, 1e-9), cap, kept, lost

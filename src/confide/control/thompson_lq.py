@@ -16,6 +16,7 @@ from confide.control.contributions import ResidualRows, Residuals
 from confide.control.gain_planning import warn_of_gain_bound
 from confide.control.identification_planning import (
     EXCESS_ALLOWED,
+    NOT_RELEASED,
     SURE,
     Costs,
     Estimate,
@@ -34,18 +35,18 @@ from confide.control.identification_planning import (
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
-from confide.mechanisms.additive import additive_noise
+from confide.mechanisms.additive import least_noise
 from confide.mechanisms.counters import Exact, Leaves
 from confide.mechanisms.sources import NoiseSource
 from confide.policy import LinearPolicy
 from confide.privacy.bounded import Memory, Released
-from confide.privacy.loss import loss_for
-from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
+from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule
 from confide.problems.lq import LQPublic
 
 Array = npt.NDArray[np.float64]
 WEIGHT = 0.3 * math.sqrt(2)  # of second moments beside residuals
+WORTH_LEAVING_OUT = 0.8  # second moments: if noise on residuals alone is below this share of that on both
 PAIRS = 3  # of gains for excitation
 POLICIES = 2 * PAIRS  # per batch
 REACH, FAR = 2.0, 100.0  # steps count up to this sum of ||x||^2: with privacy, where far states need a large clip, and without
@@ -78,7 +79,7 @@ class AdaptiveControl:
         if self.explores and experiments:
             gains = self._chosen(experiments, estimate, information_form.conservative(self.costs), released, rng)
         scales = input_scales(gains)
-        clip, cap, kept, lost = clipping_limits(estimate, gains, scales, self.costs, rng)
+        clip, cap, kept, lost = clipping_limits(estimate, gains, scales, self.costs, rng, capped=self.bound.weight > 0)
         if self.exact:
             clip, cap, kept, lost = 64 * clip, 64 * cap, 1.0, 0.0
         statistic = Residuals(self.bound, estimate.mean, clip, cap, self.costs.reach, scales)
@@ -135,9 +136,9 @@ class AdaptiveControl:
         std = math.sqrt(max(released.noise.std**2 - float(memory["reached"][0]) ** 2, 0.0))  # of this batch alone
         users = released.users - float(memory["reached"][1])
         this = Experiment(
-            cap * S / np.outer(scales, scales),
+            np.zeros((len(scales), len(scales))) if S is None else cap * S / np.outer(scales, scales),
             clip * G / scales[:, None],
-            cap * std / self.bound.weight,
+            NOT_RELEASED if S is None else cap * std / self.bound.weight,
             clip * std,
             memory["guess"],
             memory["playing"],
@@ -213,14 +214,25 @@ def _remembered(
     }
 
 
+def _noise_std(bound: ResidualRows, privacy: Request) -> float:
+    return least_noise(bound, privacy, Exact(1), discrete=False, users=1).std
+
+
+def residual_bound(public: LQPublic, privacy: Request) -> ResidualRows:
+    """Second moments and residuals; residuals alone where K-norm noise on these few numbers is clearly less."""
+    both, alone = (ResidualRows(public.states, public.inputs, weight) for weight in (WEIGHT, 0.0))
+    if isinstance(privacy, NoPrivacy) or privacy.trust.devices:  # whose noise is of another kind
+        return both
+    return alone if _noise_std(alone, privacy) < WORTH_LEAVING_OUT * _noise_std(both, privacy) else both
+
+
 def control_schedule(bound: ResidualRows, privacy: Request, episodes: int, *, steerable: bool = True) -> Schedule:
     """Batches of n_0 and n_1 users, then half as many more each time; one batch where identification would not pay."""
     n, p = bound.states, bound.dimension
     if isinstance(privacy, NoPrivacy):
         first, second, ratio, worth = 2 * n, 2 * p + n, 1.3, 4
     else:
-        made = additive_noise(bound, loss_for(privacy), Relation(privacy.relation), Exact(1), discrete=False, users=1)
-        needed = 6 * made.std * math.sqrt(n)
+        needed = 6 * _noise_std(bound, privacy) * math.sqrt(n)
         first, second = math.ceil(0.8 * needed), math.ceil(needed)
         if isinstance(privacy, LocalDP):  # the noise of a batch grows with the root of its users
             first, second = math.ceil(first**2 / 3), math.ceil(second**2 / 3)
@@ -242,7 +254,7 @@ def tight(
             f"{name} needs a linear system with quadratic costs (LQSystem.public), got {type(public).__name__}"
         )
     check_asked(episodes, privacy)
-    bound = ResidualRows(public.states, public.inputs, WEIGHT)
+    bound = residual_bound(public, privacy)
     exact = isinstance(privacy, NoPrivacy)
     reach = FAR if exact else REACH
     costs = Costs(public.Q, public.R, public.horizon, public.noise_radius, public.parameter_bound, public.gain_bound, reach)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -72,6 +72,7 @@ class Bands:
 
     bands: int
     dimension: int
+    absent_is_zero: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name in ("bands", "dimension"):

@@ -26,11 +26,12 @@ from confide.evaluation.parameters import (
 from confide.evaluation.plan import Plan, Population, checked_spread, checked_std, rehearsed, shares_of, shares_or_uniform
 from confide.evaluation.shrinkage import Ratios, Shrunk, empirical_bayes, fixed, standardised
 from confide.evaluation.visit_contributions import FirstVisitReturns, FirstVisits
+from confide.mechanisms.additive import least_noise
+from confide.mechanisms.counters import Exact
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Array, Released
 from confide.privacy.certificate import Certificate
-from confide.privacy.loss import GaussianDP, loss_for
-from confide.privacy.request import NoPrivacy, Relation, Request
+from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers import Share
 
 
@@ -101,11 +102,17 @@ class CountsAndSums(Estimator):
         return self.return_bound / 2 if self.centre is None else self.centre
 
     def _prepare(
-        self, logs: Logs, privacy: Request, source: NoiseSource, progress: Progress | None
+        self,
+        logs: Logs,
+        privacy: Request,
+        source: NoiseSource,
+        progress: Progress | None,
+        *,
+        charged: bool,
     ) -> Callable[[], ValueEstimate]:
         statistic = self.statistic(getattr(logs, "max_trajectories", 1), pure=is_pure(privacy))
         share = Share(statistic.bound, 1.0, "first visits: counts and sums of returns")
-        sums = LogSums(logs, [share], privacy=privacy, source=source, progress=progress)
+        sums = LogSums(logs, [share], privacy=privacy, source=source, progress=progress, charged=charged)
 
         def make() -> ValueEstimate:
             released = sums.release(statistic)
@@ -192,9 +199,4 @@ def is_pure(privacy: Request) -> bool:
 
 
 def _noise_std(bound: FirstVisits, privacy: Request) -> float:
-    if isinstance(privacy, NoPrivacy):
-        return 0.0
-    loss, relation = loss_for(privacy), Relation(privacy.relation)
-    if isinstance(loss, GaussianDP):
-        return bound.sensitivity(relation) / loss.mu
-    return math.sqrt(2) * bound.l1_sensitivity(relation) / loss.epsilon
+    return 0.0 if isinstance(privacy, NoPrivacy) else least_noise(bound, privacy, Exact(1), discrete=False, users=1).std

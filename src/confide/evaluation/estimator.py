@@ -49,7 +49,7 @@ class Estimator(ABC):
         which = [] if ledger is None else [*logs.assumptions, getattr(logs, "identity", "")]  # charged: of this log alone
         asked = release_id(self, privacy, [*which, id or ""])
         source = source_of(rng, noise, privacy, asked=asked, lattice=self.lattice)
-        make = self._prepare(logs, privacy, source, progress)
+        make = self._prepare(logs, privacy, source, progress, charged=ledger is not None)
         made = publish(self, logs, make, privacy=privacy, loss=self.loss(privacy), ledger=ledger, id=id)
         for said in self.warnings(made):
             warnings.warn(said, stacklevel=2)
@@ -60,7 +60,7 @@ class Estimator(ABC):
         return []
 
     def loss(self, privacy: Request) -> Loss:
-        """What a release is charged: known before the log is touched."""
+        """What a release is charged to a ledger: known before the log is touched."""
         return NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
 
     @abstractmethod
@@ -69,9 +69,15 @@ class Estimator(ABC):
 
     @abstractmethod
     def _prepare(
-        self, logs: Logs, privacy: Request, source: NoiseSource, progress: Progress | None
+        self,
+        logs: Logs,
+        privacy: Request,
+        source: NoiseSource,
+        progress: Progress | None,
+        *,
+        charged: bool,
     ) -> Callable[[], ValueEstimate]:
-        """Refuse whatever can be refused without the data; what is returned reads them."""
+        """Refuse whatever can be refused without the data; what is returned reads them. `charged`: to a ledger, see `LogSums`."""
 
 
 def source_of(

@@ -10,6 +10,7 @@ from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bounded, Released
 from confide.privacy.certificate import Certificate, certify
 from confide.privacy.guarantee import Guarantee
+from confide.privacy.loss import loss_for
 from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers import Share, SharedBudget
 from confide.trajectory import LoggedUsers
@@ -56,13 +57,26 @@ def delta_warning(users: int, delta: float) -> None:
 
 
 class LogSums:
-    """Sums over one log, released from a `SharedBudget`: its shares say what will be released, and in which order."""
+    """Sums over one log, released from a `SharedBudget`: its shares say what will be released, and in which order.
+
+    `charged`: a ledger adds up what this release and others lose. Then a request with delta > 0 has Gaussian noise, whose losses add up as
+    roots of squares; the least noise for one release may be pure, and epsilons just add up.
+    """
 
     def __init__(
-        self, logs: Logs, shares: Sequence[Share], *, privacy: Request, source: NoiseSource, progress: Progress | None
+        self,
+        logs: Logs,
+        shares: Sequence[Share],
+        *,
+        privacy: Request,
+        source: NoiseSource,
+        progress: Progress | None,
+        charged: bool = False,
     ) -> None:
         self._logs, self._privacy, self._progress = logs, privacy, progress
-        self._budget = SharedBudget(shares, privacy=privacy, noise=source)  # refuses what can be refused before the log is read
+        loss = loss_for(privacy) if charged and privacy.delta > 0 else None
+        # refuses what can be refused before the log is read
+        self._budget = SharedBudget(shares, privacy=privacy, noise=source, loss=loss)
 
     def release(self, statistic: Statistic) -> Released:
         """The sum of the statistic over all users, with the noise of the next share."""

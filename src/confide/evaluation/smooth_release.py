@@ -130,7 +130,13 @@ class SmoothEstimator(Estimator, LinearMonteCarlo):
         return SmoothGaussian(privacy.epsilon, privacy.delta, dimension, self.calibration)
 
     def _prepare(
-        self, logs: Logs, privacy: Request, source: NoiseSource, progress: Progress | None
+        self,
+        logs: Logs,
+        privacy: Request,
+        source: NoiseSource,
+        progress: Progress | None,
+        *,
+        charged: bool,  # noqa: ARG002
     ) -> Callable[[], ValueEstimate]:
         if not isinstance(privacy, CentralDP):
             return lambda: release_exactly(self, logs, progress)

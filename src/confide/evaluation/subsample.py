@@ -57,6 +57,8 @@ class Subsample(Estimator):
         privacy: Request,
         source: NoiseSource,
         progress: Progress | None,  # noqa: ARG002
+        *,
+        charged: bool,  # noqa: ARG002
     ) -> Callable[[], ValueEstimate]:
         """Users are read in the log's order, in this process: the choice must not depend on how users fall into blocks."""
         if not isinstance(privacy, CentralDP) or privacy.delta == 0:

@@ -56,10 +56,16 @@ class TwoReleases(Estimator):
         """What will be released, and the estimate from it; whatever can be refused without the data is refused here."""
 
     def _prepare(
-        self, logs: Logs, privacy: Request, source: NoiseSource, progress: Progress | None
+        self,
+        logs: Logs,
+        privacy: Request,
+        source: NoiseSource,
+        progress: Progress | None,
+        *,
+        charged: bool,
     ) -> Callable[[], ValueEstimate]:
         shares, estimate = self._planned(logs, privacy)
-        sums = LogSums(logs, shares, privacy=privacy, source=source, progress=progress)
+        sums = LogSums(logs, shares, privacy=privacy, source=source, progress=progress, charged=charged)
         return lambda: estimate(sums)
 
     def _shares(self, statistic: Bound, query: str, residuals: Bound) -> list[Share]:

@@ -8,6 +8,7 @@ import hashlib
 import math
 import secrets
 from collections.abc import Callable
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -34,6 +35,9 @@ class NoiseSource(Protocol):
 
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
         """Rows z [row, size] with density proportional to exp(-||z||_inf / scale)."""
+
+    def ball(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[Any]:
+        """Rows z [row, size] with density proportional to exp(-||z||_2 / scale); on a lattice of shells, see `SecureSource.ball`."""
 
     def choose(self, likely: npt.NDArray[np.bool_], loss: float) -> int:
         """An index with probability proportional to 1 where it is `likely`, and to e^-loss elsewhere: exactly, by whole numbers."""
@@ -84,6 +88,13 @@ class FastSource:
     def cube(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[np.float64]:
         rows, size = shape
         return scale * self._rng.standard_gamma(size + 1, (rows, 1)) * self._rng.uniform(-1.0, 1.0, shape)
+
+    def ball(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[np.float64]:
+        rows, size = shape
+        directions = self._rng.standard_normal(shape)
+        radius = scale * self._rng.standard_gamma(size, (rows, 1))
+        found: npt.NDArray[np.float64] = radius * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+        return found
 
     def choose(self, likely: npt.NDArray[np.bool_], loss: float) -> int:
         return _chosen(self._below, likely, loss)
@@ -172,13 +183,40 @@ class SecureSource:
             if secrets.randbelow(of) < kept:
                 return [secrets.randbelow(2 * m + 1) - m for _ in range(size)]
 
+    def ball(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[np.int64]:
+        """Probabilities proportional to exp(-max(floor(||z||_2 / J), 15) J / scale), J = `shell_width`(size): epsilon-DP for a
+        sensitivity of scale epsilon, if that is a whole multiple of J.
+
+        They are a mixture of even distributions on the points of the balls ||z||_2 < J l, l > 15, with weights (points of the ball) e^(-s
+        l), s = J / scale. l is drawn with weights l^D e^(-s l), as in `cube`; then D coordinates from the discrete Gaussian of scale l,
+        kept with probability exp(-((J l)^2 - ||z||^2) / (2 l^2)) if z is in the ball, which makes z even in it. Otherwise l is drawn anew,
+        too: so l is kept in proportion to points / (l theta)^D, where l theta sqrt(2 pi) is the sum of the Gaussian's weights. By
+        Poisson's summation 1 <= theta < 1 + 3 exp(-2 pi^2 l^2) < 1 + e^-5000, and this, with the rounding of s, is paid for by a scale
+        that is larger by 2^-40. One in sqrt(pi D) draws is kept. Whole numbers and the system's entropy alone.
+        """
+        rows, size = shape
+        return np.array([self._ball_row(scale, size) for _ in range(rows)], dtype=np.int64).reshape(shape)
+
+    def _ball_row(self, scale: float, size: int) -> npt.NDArray[np.int64]:
+        width = shell_width(size)
+        while True:
+            geometric = self._draw("laplace", scale / width * (1 + 2.0**-40), size + 1)
+            l = 1 + sum(int(draw) if draw >= 0 else -int(draw) - 1 for draw in geometric)  # noqa: E741 - as in the proof
+            if l < 16 or secrets.randbelow(math.prod(range(l, l + size))) >= l**size:
+                continue
+            z = self._draw("gaussian", float(l), size, cached=False)
+            short = (width * l) ** 2 - sum(int(each) ** 2 for each in z)
+            if short > 0 and _exponential_coin(secrets.randbelow, Fraction(short, 2 * l * l)):
+                return z
+
     def choose(self, likely: npt.NDArray[np.bool_], loss: float) -> int:
         return _chosen(secrets.randbelow, likely, loss)
 
     @staticmethod
-    def _draw(distribution: str, scale: float, shape: Shape) -> npt.NDArray[np.int64]:
+    def _draw(distribution: str, scale: float, shape: Shape, *, cached: bool = True) -> npt.NDArray[np.int64]:
         size = int(np.prod(shape))
-        draws = np.array(_sampler(distribution, scale, size)([0] * size), dtype=np.int64)
+        sampler = (_sampler if cached else _sampler.__wrapped__)(distribution, scale, size)
+        draws = np.array(sampler([0] * size), dtype=np.int64)
         if size and np.abs(draws).max() >= 2**62:  # OpenDP saturates at the ends of int64: such a draw would hide nothing
             raise PrivacyError("a draw of noise does not fit into 64 bits")
         return draws.reshape(shape)
@@ -220,7 +258,12 @@ def _chosen(below: Callable[[int], int], likely: npt.NDArray[np.bool_], loss: fl
             return index
 
 
-def _exponential_coin(below: Callable[[int], int], loss: float) -> bool:
+def shell_width(size: int) -> int:
+    """J of `SecureSource.ball`: the nearest whole number to the root of the number of coordinates."""
+    return max(1, round(math.sqrt(size)))
+
+
+def _exponential_coin(below: Callable[[int], int], loss: float | Fraction) -> bool:
     """True with probability e^-loss, exactly, for the rational number that `loss` is [Canonne20, Alg. 1]."""
     above, under = loss.as_integer_ratio()
     while True:  # e^-loss = e^-1 ... e^-1 e^-rest: one coin for each factor

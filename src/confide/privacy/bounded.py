@@ -105,7 +105,7 @@ class NoiseLevel:
     """
 
     std: float
-    distribution: str  # gaussian | laplace | cube | codebook | signs | none
+    distribution: str  # gaussian | laplace | cube | ball | codebook | signs | none
 
 
 @dataclass(frozen=True, slots=True, eq=False)

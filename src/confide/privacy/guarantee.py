@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from confide.arguments import kind, text, whole
 from confide.errors import PromiseBroken
-from confide.privacy.loss import NO_PRIVACY, ApproxDP, Loss, lost
+from confide.privacy.loss import NO_PRIVACY, ApproxDP, Loss, PureDP, lost
 from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, Relation, Request, Trust, requested
 
 SLACK = 1e-9  # relative: what rounding in the accounting may add up to
@@ -74,7 +74,8 @@ class Guarantee:
         name = f"{self.trust.value.capitalize()}DP"
         person = f", a person who comes {self.times} times" if self.times > 1 else ""
         neighbours = {Relation.REPLACE: "replace one user", Relation.NULL: "one user contributes zero"}[self.relation]
-        return f"{name}(epsilon={self.epsilon:.6g}, delta={self.delta:g}), {neighbours}{person}, {self.users} users, {self.source} noise"
+        epsilon, delta = (self.loss.epsilon, 0.0) if isinstance(self.loss, PureDP) else (self.epsilon, self.delta)
+        return f"{name}(epsilon={epsilon:.6g}, delta={delta:g}), {neighbours}{person}, {self.users} users, {self.source} noise"
 
 
 def no_guarantee(users: int) -> Guarantee:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from confide.arguments import flag, has, kind, whole
 from confide.errors import InvalidParameter, PrivacyError, StateError
-from confide.mechanisms.additive import additive_noise, check_bound
+from confide.mechanisms.additive import additive_noise, check_bound, least_noise
 from confide.mechanisms.counters import (
     Buffered,
     Counter,
@@ -27,7 +27,7 @@ from confide.mechanisms.state import StateFile, pack, unpack
 from confide.privacy.bounded import Array, Bound, Bounded, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.loss import Loss, loss_for
+from confide.privacy.loss import Loss
 from confide.privacy.request import NoPrivacy, Relation, Request, requested
 from confide.privatizers.privatizer import ExpectedNoise
 from confide.privatizers.schedule import Schedule, check_left
@@ -40,8 +40,10 @@ class CentralPrivatizer:
     """Prefix sums over the schedule's batches, through the counter with the least noise.
 
     Guarantee: all releases together satisfy `privacy`, for every user of the schedule (central; `billboard` makes it
-    joint). With a `store`, each draw is on the disk before the release that shows it can be read. A `loss` smaller than what was asked
-    for adds more noise than is needed (printed constants do); a larger one is refused.
+    joint). Where each user is in one release, noise is the least of Gaussian, Laplace and K-norm noise (`least_noise`), and the loss
+    pure if that is; a counter's is Gaussian, or Laplace at delta = 0. With a `store`, each draw is on the disk before the release that
+    shows it can be read. A `loss` smaller than what was asked for adds more noise than is needed (printed constants do); a larger one is
+    refused.
     """
 
     devices: ClassVar[bool] = False
@@ -67,7 +69,7 @@ class CentralPrivatizer:
         self._counter = Counter(
             bound,
             factorisation,
-            loss=loss_for(privacy) if loss is None else loss,
+            loss=loss,
             request=privacy,
             users=schedule.users,
             noise=noise,
@@ -175,9 +177,10 @@ class CentralPrivatizer:
         check_bound(bound), requested(privacy), kind("schedule", schedule, Schedule), flag("discrete", discrete)
         counter = _counter(counter, schedule, privacy, discrete=discrete)
         relation, users = Relation(privacy.relation), schedule.users
-        made = additive_noise(
-            bound, loss_for(privacy) if loss is None else loss, relation, counter, discrete=discrete, users=users
-        )
+        if loss is None:
+            made = least_noise(bound, privacy, counter, discrete=discrete, users=users)
+        else:
+            made = additive_noise(bound, loss, relation, counter, discrete=discrete, users=users)
         if isinstance(counter, Leaves | Discounted):  # who takes it looks at each release on its own
             first = last = worst = made.std
         else:
@@ -207,9 +210,10 @@ class CentralPrivatizer:
 
 
 def release_once(total: Bounded, *, privacy: Request, noise: NoiseSource) -> Released:
-    """The plain mechanism: one sum over users, noised once. Gaussian noise for delta > 0 (GOE on matrices in `svec`), else Laplace."""
+    """The plain mechanism: one sum over users, noised once, with the least noise that keeps `privacy`; Gaussian noise is GOE on matrices
+    in `svec`. Without privacy the sum is exact."""
     kind("total", total, Bounded)
-    counter = Counter(total.bound, Exact(1), loss=loss_for(privacy), request=privacy, users=max(total.users, 1), noise=noise)
+    counter = Counter(total.bound, Exact(1), loss=None, request=privacy, users=max(total.users, 1), noise=noise)
     counter.absorb(total)
     return counter.release()
 

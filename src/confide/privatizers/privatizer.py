@@ -14,7 +14,7 @@ class ExpectedNoise:
     """On each released number; standard deviations at the first, the last and the worst release. Known before there are any data."""
 
     mechanism: str
-    distribution: str  # gaussian | laplace | cube | codebook | signs | none
+    distribution: str  # gaussian | laplace | cube | ball | codebook | signs | none
     norm: int | str
     sensitivity: (
         float  # of one user's numbers together, in that norm; of a codebook their largest norm, of signs the largest number

@@ -10,14 +10,14 @@ import numpy as np
 from confide._digest import digest
 from confide.arguments import listed, real, text, whole
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
-from confide.mechanisms.additive import AdditiveNoise, additive_noise, check_bound
+from confide.mechanisms.additive import AdditiveNoise, additive_noise, check_bound, pure_noise
 from confide.mechanisms.counters import Exact
 from confide.mechanisms.sources import NoiseSource, check_source
 from confide.mechanisms.state import pack, unpack
 from confide.privacy.bounded import Bound, Bounded, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee, no_guarantee
-from confide.privacy.loss import NO_PRIVACY, Loss, compose, loss_for, lost, share_of
+from confide.privacy.loss import NO_PRIVACY, Loss, PureDP, compose, loss_for, lost, share_of
 from confide.privacy.request import NoPrivacy, Relation, Request, Trust, requested
 
 
@@ -40,6 +40,11 @@ class SharedBudget:
     on its share of the budget, shares are fixed in advance and add up to at most one, and losses compose adaptively (Gaussian: mu^2 adds
     up; pure: epsilon does). Whether and what to ask may depend on earlier releases and on nothing else of the users.
 
+    Without a `loss`, noise is the least of those that keep `privacy`. At delta = 0 each release has Laplace or K-norm noise on its share of
+    epsilon. For delta > 0 all releases are Gaussian, or all of them pure: with the epsilons that give each release the same share of the
+    Gaussian's standard deviation, if that share is below one. Then the loss is pure. Pure and Gaussian releases of the same users are not
+    mixed: `compose` gives what they lose together, and that is more noise than either.
+
     `users` is the most that any sum may cover; None: as many as the first one has (a log, whose size is public).
     """
 
@@ -61,6 +66,7 @@ class SharedBudget:
             raise InvalidParameter("the shares of a budget must be positive and add up to at most one")
         self._shares, self._privacy, self._users = tuple(shares), privacy, users
         self._whole = lost(loss) if loss is not None else (NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy))
+        self._chosen = loss is None and self._whole != NO_PRIVACY
         self._times = Counter(self._shares)  # equal shares have equal noise, and are one line of a certificate
         self._discrete, self._source = noise.discrete, noise.fork()
         self._levels = self._noise(users or 1)
@@ -94,7 +100,9 @@ class SharedBudget:
 
     def loss(self) -> Loss:
         """Of all releases together, also those that were not made yet."""
-        return compose([level.loss() for level in self._described()], delta=self._privacy.delta)
+        losses = [level.loss() for level in self._described()]
+        pure = all(isinstance(one, PureDP) for one in losses)
+        return compose(losses, delta=0.0 if pure else self._privacy.delta)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -131,7 +139,21 @@ class SharedBudget:
             part = NO_PRIVACY if self._whole == NO_PRIVACY else share_of(self._whole, min(kind.share, 1.0))
             return additive_noise(kind.bound, part, relation, Exact(1), discrete=self._discrete, users=users)
 
-        return {kind: level(kind) for kind in self._times}
+        usual = {kind: level(kind) for kind in self._times}
+        return self._least(usual, users) if self._chosen else usual
+
+    def _least(self, usual: dict[Share, AdditiveNoise], users: int) -> dict[Share, AdditiveNoise]:
+        """Pure noise, at delta = 0, or where it leaves less noise than Gaussian noise in every release."""
+
+        def pure(kind: Share, epsilon: float) -> AdditiveNoise:
+            return pure_noise(kind.bound, epsilon, Relation(self._privacy.relation), discrete=self._discrete, users=users)
+
+        epsilon = self._privacy.epsilon
+        if isinstance(self._whole, PureDP):
+            return {kind: pure(kind, epsilon * min(kind.share, 1.0)) for kind in usual}
+        needed = {kind: pure(kind, epsilon).std * epsilon / noise.std for kind, noise in usual.items()}  # for as much noise
+        room = epsilon * min(sum(one.share for one in self._shares), 1.0) / sum(needed[one] for one in self._shares)
+        return {kind: pure(kind, needed[kind] * room) for kind in usual} if room > 1 else usual
 
     def _described(self) -> list[AdditiveNoise]:
         """The noise of each kind of share, with how often it looks at a user."""
@@ -145,13 +167,17 @@ class SharedBudget:
 
     def restore(self, data: bytes) -> None:
         state = unpack(data, "shared budget", released=0)
+        if self._chosen and not self.asked and state.facts["shares"] != self._made_for():
+            self._chosen, self._given = False, None  # before K-norm noise there was the usual noise alone
+            self._levels = self._noise(self._users or 1)
         if self.asked or state.facts["shares"] != self._made_for():
             raise StateError("the state belongs to another budget, or this one was spent from already")
         self.asked = state.generation
         self._source.restore(state.facts["noise"])
 
     def _made_for(self) -> str:
-        return digest([(one.share, repr(one.bound)) for one in self._shares])
+        kinds = sorted({level.distribution for level in self._levels.values()} & {"cube", "ball"})
+        return digest([*((one.share, repr(one.bound)) for one in self._shares), *kinds])
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError("a budget cannot be copied or pickled: two copies would spend it twice; use save and restore")

@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from confide.arguments import choice, has, whole
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
-from confide.mechanisms.additive import AdditiveNoise, additive_noise, check_bound
+from confide.mechanisms.additive import AdditiveNoise, additive_noise, check_bound, least_noise
 from confide.mechanisms.sources import NoiseSource, check_source
 from confide.mechanisms.state import pack, unpack
 from confide.privacy.bounded import Array, Bound, Bounded, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee, no_guarantee
-from confide.privacy.loss import Loss
+from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import NoPrivacy, Relation, Request, Trust, requested
 
 Memory = dict[str, npt.NDArray[Any]]
@@ -64,22 +64,26 @@ class Counter:
     a contribution depends on earlier releases: C is lower triangular and each of its rows is noised once, when it is complete
     [Denisov22, Thm. 2.1]; the L2 (L1) sensitivity of C x is that of one contribution times max_j ||C e_j||. The exact sums kept in
     memory, and the saved state, are PRIVATE.
+
+    `loss` None: the least noise that keeps `request` (`least_noise`); its loss is pure where that noise is.
     """
 
     def __init__(
-        self, bound: Bound, factorisation: Factorisation, *, loss: Loss, request: Request, users: int, noise: NoiseSource
+        self,
+        bound: Bound,
+        factorisation: Factorisation,
+        *,
+        loss: Loss | None,
+        request: Request,
+        users: int,
+        noise: NoiseSource,
     ) -> None:
         check_bound(bound), check_source(noise), requested(request, "request"), whole("users", users, at_least=1)
         has("factorisation", factorisation, ("leaves", "encode", "decode"), "a counter, such as Tree(leaves)")
         self.bound, self.factorisation, self.users = bound, factorisation, users
-        self.noise: AdditiveNoise = additive_noise(
-            bound, loss, Relation(request.relation), factorisation, discrete=noise.discrete, users=users
-        )
-        if isinstance(request, NoPrivacy):
-            self.guarantee = no_guarantee(users)
-        else:
-            self.guarantee = Guarantee(self.noise.loss(), request, Trust.CENTRAL, users, noise.name)
+        self._request, self._chosen = request, loss is None
         self._source, self._t, self._seen = noise.fork(), 0, 0
+        self._take(self._usual_noise(loss) if loss is not None else least_noise(bound, request, factorisation, **self._of()))
         self._whole = (
             True  # False between the first change of private memory and the last: an exception there must not be retried
         )
@@ -87,6 +91,19 @@ class Counter:
         self._public = factorisation.public_memory(bound.size)
         self._prefix: Array = np.zeros(bound.size)
         self._level: NoiseLevel | None = None  # of the last release, once somebody asked for it
+
+    def _of(self) -> dict[str, Any]:
+        return {"discrete": self._source.discrete, "users": self.users}
+
+    def _usual_noise(self, loss: Loss) -> AdditiveNoise:
+        return additive_noise(self.bound, loss, Relation(self._request.relation), self.factorisation, **self._of())
+
+    def _take(self, noise: AdditiveNoise) -> None:
+        self.noise = noise
+        if isinstance(self._request, NoPrivacy):
+            self.guarantee = no_guarantee(self.users)
+        else:
+            self.guarantee = Guarantee(noise.loss(), self._request, Trust.CENTRAL, self.users, self._source.name)
 
     @property
     def generation(self) -> int:
@@ -157,6 +174,8 @@ class Counter:
         if self._t:
             raise StateError("this counter has already absorbed data: restore into a new one")
         state = unpack(data, "counter", released=released)
+        if self._chosen and state.facts["made_for"] != self._made_for():
+            self._take(self._usual_noise(loss_for(self._request)))  # before K-norm noise there was no other
         if state.facts["made_for"] != self._made_for():
             raise StateError("the state belongs to a counter with another bound, factorisation, loss or number of users")
         for memory, prefix in ((self._private, "private."), (self._public, "public.")):
