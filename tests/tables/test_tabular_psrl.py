@@ -85,3 +85,17 @@ def test_secure_noise_is_whole():
     run = confide.run(agent, RIVER, source=confide.mechanisms.noise_source("secure"))
     assert run.certificate.document["mechanisms"][0]["lattice"] == 2.0**-24
     confide.audit.verify(run.certificate)
+
+
+@pytest.mark.parametrize("source", ["fast", "secure"])
+def test_the_noise_is_what_was_expected(source):
+    """Also with whole coefficients, which are scaled up before the noise is added, and down afterwards."""
+    agent = TabularPSRL(RIVER.public, episodes=200, privacy=PRIVATE, noise=confide.mechanisms.noise_source(source))
+    expected = agent.expected_noise()
+    confide.run(agent, RIVER)
+    assert expected.first == expected.last == pytest.approx(agent.noise_level.std)
+
+
+def test_too_many_releases_are_refused():
+    with pytest.raises(InvalidParameter, match="1000 are too many"):
+        TabularPSRL(RIVER.public, episodes=1000, privacy=PRIVATE, schedule=confide.privatizers.every_episode(1000))

@@ -182,7 +182,7 @@ class CentralPrivatizer:
         else:
             made = additive_noise(bound, loss, relation, counter, discrete=discrete, users=users)
         if isinstance(counter, Leaves | Discounted):  # who takes it looks at each release on its own
-            first = last = worst = made.std
+            first = last = worst = made.std * counter.row_norm(1)
         else:
             first, last = (made.std * counter.row_norm(t) for t in (1, schedule.leaves))
             worst = made.std * worst_std(counter, made.order) / made.stream_norm

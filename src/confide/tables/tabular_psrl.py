@@ -8,12 +8,11 @@ import numpy.typing as npt
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
-from confide.mechanisms.counters import Discounted, Factorisation
 from confide.mechanisms.sources import NoiseSource
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Released
-from confide.privacy.request import NoPrivacy, Request
-from confide.privatizers import Schedule, geometric
+from confide.privacy.request import Request
+from confide.privatizers import Schedule, counter_of_rates, geometric
 from confide.privatizers.schedule import divided
 from confide.problems.tabular import TabularPublic
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
@@ -165,15 +164,8 @@ class TabularPSRL(Learner):
         cells = support_of(support, layers=layers, states=public.states, actions=public.actions, terminal=public.terminal)
         bound = BudgetedCounts(cells.cells, cells.pairs, H, 0.0 if known else BALANCE)
         chosen = choose_schedule(schedule, geometric(episodes, first=FIRST, ratio=GROWTH))
-        counter = _counter(chosen, bound, privacy, noise)
-        ratio = counter.ratio if isinstance(counter, Discounted) else 0.0
+        counter, ratio = counter_of_rates(chosen, privacy)
+        if ratio is None:
+            raise InvalidParameter(f"TabularPSRL looks at all releases together, and {chosen.leaves} are too many: choose fewer")
         algorithm = TableSampling(public, cells, bound, ratio)
         super().__init__(Calibration(algorithm, chosen, counter), privacy=privacy, noise=noise)
-
-
-def _counter(schedule: Schedule, bound: BudgetedCounts, privacy: Request, noise: NoiseSource | None) -> Factorisation | None:
-    if privacy.trust.devices or isinstance(privacy, NoPrivacy):
-        return None
-    large = schedule.leaves * bound.size > 2**25 and not (noise is not None and noise.discrete)
-    bits = None if large else max(8, min(16, 35 - schedule.users.bit_length()))
-    return Discounted(schedule.leaves, 1 / GROWTH, bits)
