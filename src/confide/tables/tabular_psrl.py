@@ -56,7 +56,8 @@ class TableSampling:
 
     @property
     def window(self) -> int:
-        return max(3, min(WINDOW, NUMBERS // self.bound.size))
+        of_round = self.bound.size + POLICIES * self.public.horizon * self.public.states
+        return max(3, min(WINDOW, NUMBERS // of_round))
 
     def plan(self, released: Released) -> Round:
         H, S, A = self.public.horizon, self.public.states, self.public.actions
