@@ -259,6 +259,12 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
         (["run", "uniform", "lock", "--trust", "blind"], "trust must be joint, local or distributed, got 'blind'"),
         (["run", "ucrl-vtr", "lock", "--trust", "local"], "--trust needs --epsilon: add --epsilon"),
         (["run", "ucrl-vtr", "lock", "--delta", "1e-5"], "--delta needs --epsilon: add --epsilon"),
+        (["run", "likelihood-vi", "lock", "--dropouts", "0.2"], "--dropouts needs --epsilon: add --epsilon"),
+        (["run", "likelihood-vi", "lock", "--epsilon", "1", "--dropouts", "0.2"], "--dropouts is for --trust distributed"),
+        (
+            ["run", "likelihood-vi", "lock", "--epsilon", "1", "--trust", "distributed", "--dropouts", "1.5"],
+            "dropouts must be",
+        ),
         (["run", "uniform", "lock", "--calibration", "paper"], "uniform has no option calibration"),
         (["run", "ucrl-vtr", "lock", "--calibration", "printed"], "calibration must be one of tight, paper"),
         (["run", "ucrl-vtr", "lock", "--schedule", "0"], "interval must be at least 1"),

@@ -12,6 +12,7 @@ from confide.cli.options import (
     Calibration,
     CompareWith,
     Delta,
+    Dropouts,
     Episodes,
     Epsilon,
     Horizon,
@@ -37,6 +38,7 @@ def explain(
     delta: Delta = DELTA,
     trust: Trust = "joint",
     episodes: Episodes = 100_000,
+    dropouts: Dropouts = None,
     calibration: Calibration = None,
     bonus_scale: BonusScale = None,
     schedule: When = None,
@@ -57,7 +59,7 @@ def explain(
         if not takes_privacy(name):
             raise InvalidParameter(f"{name} is a reference agent: it does not learn from users and has no guarantee to explain")
     world = make_problem(on, seed=problem_seed, horizon=horizon)
-    promise, options = privacy_of(epsilon, delta, trust), agent_options(calibration, bonus_scale, schedule, episodes)
+    promise, options = privacy_of(epsilon, delta, trust, dropouts), agent_options(calibration, bonus_scale, schedule, episodes)
     specs = [RunSpec(agent=name, problem=world.name, episodes=episodes, privacy=promise, options=options) for name in agents]
     found = make(*(spec.make(world) for spec in _with(specs, [*(compare_with or ()), *(beside or ())])))
     if as_json:

@@ -19,6 +19,13 @@ Trust = Annotated[
         "share of the noise, and only sums are seen).",
     ),
 ]
+Dropouts = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of the devices of a batch that may stay away, under distributed trust: the guarantee holds without their noise.",
+        show_default="0.1",
+    ),
+]
 Episodes = Annotated[int, typer.Option(help="Number of users; each plays one episode.")]
 ProblemSeed = Annotated[int, typer.Option(help="Seed that generates the instance of the problem.")]
 Horizon = Annotated[
@@ -57,7 +64,7 @@ Settings = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
-def privacy_of(epsilon: float | None, delta: float | None, trust: str | None) -> "Request":
+def privacy_of(epsilon: float | None, delta: float | None, trust: str | None, dropouts: float | None = None) -> "Request":
     """The privacy request; None stands for an option that was not given. An incomplete request is refused: it would run without privacy."""
     from confide.errors import InvalidParameter
     from confide.privacy.request import DistributedDP, JointDP, LocalDP, NoPrivacy
@@ -67,10 +74,17 @@ def privacy_of(epsilon: float | None, delta: float | None, trust: str | None) ->
         raise InvalidParameter(f"trust must be joint, local or distributed, got {trust!r}")
     if epsilon is None:
         half = [name for name, value in (("--delta", delta), ("--trust", trust)) if value is not None]
+        if dropouts is not None:
+            half.append("--dropouts")
         if half:
             raise InvalidParameter(f"{half[0]} needs --epsilon: add --epsilon, or omit {half[0]} to run without privacy")
         return NoPrivacy()
-    return kinds[trust or "joint"](epsilon, DELTA if delta is None else delta)
+    delta = DELTA if delta is None else delta
+    if dropouts is None:
+        return kinds[trust or "joint"](epsilon, delta)
+    if trust != "distributed":
+        raise InvalidParameter("--dropouts is for --trust distributed: under other trust models nobody's noise is missing")
+    return DistributedDP(epsilon, delta, dropouts=dropouts)
 
 
 def agent_options(

@@ -15,6 +15,7 @@ from confide.cli.options import (
     BonusScale,
     Calibration,
     CompareWith,
+    Dropouts,
     Episodes,
     Horizon,
     ProblemSeed,
@@ -57,9 +58,12 @@ def run(
     trust: Annotated[
         str | None,
         typer.Option(
-            help="Trust model: joint (a trusted curator) or local (noise is added on each user's device).", show_default="joint"
+            help="Trust model: joint (a trusted curator), local (noise is added on each user's device), or distributed (each device adds "
+            "a share of the noise, and only sums are seen).",
+            show_default="joint",
         ),
     ] = None,
+    dropouts: Dropouts = None,
     episodes: Episodes = 100_000,
     calibration: Calibration = None,
     bonus_scale: BonusScale = None,
@@ -91,7 +95,7 @@ def run(
         agent=agent,
         problem=world.name,
         episodes=episodes,
-        privacy=privacy_of(epsilon, delta, trust),
+        privacy=privacy_of(epsilon, delta, trust, dropouts),
         source=source,
         options=agent_options(calibration, bonus_scale, schedule, episodes, settings),
         counts=counts,

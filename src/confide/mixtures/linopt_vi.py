@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from confide.arguments import choice
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_choices, choose_schedule
 from confide.learning.learner import Algorithm, Calibration, Description, Learner, Round, Statistic
@@ -20,7 +21,17 @@ from confide.mixtures.explorer_planning import SAID, served, targets, wider
 from confide.mixtures.planning import Plan, optimistic, optimistic_rewards
 from confide.mixtures.printed import paper_constants
 from confide.mixtures.value_features import FeatureMap, SparseKernels, raw, reduced, sparse, value_steps
-from confide.planners.regression import Estimate, MakeRegularizer, Regression, Regularizer, Repair, Shift, Width, mean_eigenvalue
+from confide.planners.regression import (
+    Estimate,
+    MakeRegularizer,
+    Proven,
+    Regression,
+    Regularizer,
+    Repair,
+    Shift,
+    Width,
+    mean_eigenvalue,
+)
 from confide.planners.reward_features import RewardFeatures, centred_rewards, raw_rewards
 from confide.privacy.bounded import Bound, Released
 from confide.privacy.loss import GaussianDP
@@ -33,6 +44,7 @@ from confide.statistics.transitions import RewardTargets
 
 Array = npt.NDArray[np.float64]
 BALANCE = 1.05  # kappa for rows and targets of about the same size: how tight bounds split the noise between Lambda and u
+EXPLORATIONS = ("measured", "proven")
 REWARD_WEIGHT = 0.5  # of the reward rows beside the value rows: on lock-rewards regret is flat between 3/8 and 1
 
 
@@ -57,6 +69,7 @@ class Regressions:
     regularizer: Regularizer
     reward_features: RewardFeatures | None = None
     reward_regularizer: Regularizer | None = None
+    explorers: bool = True  # a small share of the users, in rounds that are not plain
     plain: bool = False  # without public weights and without knowing that rewards are in [0, 1]: the papers'
     unit: float = 1.0  # features are kernels / unit
     ceiling: Array | None = field(default=None, repr=False)  # of Q_h [h]
@@ -117,7 +130,7 @@ class Regressions:
         words = self.regularizer.describe(self.bound.rows)
         if self.reward_regularizer is not None:
             words += "; the same for rewards"
-        if not self.plain:
+        if not self.plain and self.explorers:
             words += f"; {SAID}"
         return Description("paper" if self.plain else "tight", words, self.bound.rows)
 
@@ -138,7 +151,7 @@ class OptimisticValueIteration:
         plan = optimistic(
             both.kernels, known.rewards, known.estimate, feature_map=both.features, width=known.width, ceiling=both.ceiling
         )
-        if both.plain:
+        if both.plain or not both.explorers:
             return Round((plan.policy,), both.statistic(plan.values), signal=known.signal)
         explorer = both.explore(known)
         policies, shares = served(plan.policy, explorer.policy, self.schedule.times, released.generation)
@@ -163,11 +176,27 @@ class Choices:
     bonus_scale: float | None = None
     failure: float = 0.1
     regularizer: MakeRegularizer | None = None
+    exploration: str = "measured"
 
     def __post_init__(self) -> None:
         check_choices(self.calibration, self.bonus_scale, self.failure)
+        if choice("exploration", self.exploration, EXPLORATIONS) == "proven":
+            self._check_proven()
         if self.regularizer is not None and self.bonus_scale is not None:
             raise InvalidParameter("a custom regularizer determines the width: omit bonus_scale")
+
+    def _check_proven(self) -> None:
+        if self.calibration != "tight" or self.bonus_scale is not None or self.regularizer is not None:
+            raise InvalidParameter('exploration="proven" determines the width: omit calibration, bonus_scale and regularizer')
+        gaussian = not self.privacy.trust.devices and self.privacy.delta > 0
+        if not (gaussian or isinstance(self.privacy, NoPrivacy)):
+            raise InvalidParameter('exploration="proven" is proved for Gaussian noise: use JointDP with delta > 0, or NoPrivacy')
+
+    def proven(self, regression: Regression, problems: int, releases: int) -> Proven:
+        """Rows and targets under fitting weights: ||(X, balance y / sqrt(2))|| <= 1; theta are coordinates of w - 1/d, w on the simplex."""
+        m = regression.dimension
+        span, norm = 2 * math.sqrt(2) / regression.balance, math.sqrt(m / (m + 1))
+        return Proven(m, regression.balance, span, norm, self.episodes, problems, releases, self.failure)
 
     def calibrate(self, public: LinearMixturePublic, name: str, make: MakeAlgorithm) -> Calibration:
         """For LinOpt-VI and LinOpt-PO, which learn rewards where they are not known."""
@@ -190,10 +219,13 @@ def tight(public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlg
     make, features, H = choices.regularizer or repair, reduced(public.dimension), public.horizon
     m, kappa = features.dimension, BALANCE
     schedule = choose_schedule(choices.schedule, geometric(choices.episodes))
-    transitions = make(Regression("transitions", m, kappa, simplex=features))
+    regression, proven = Regression("transitions", m, kappa, simplex=features), choices.exploration == "proven"
+    transitions = choices.proven(regression, value_steps(H), schedule.leaves) if proven else make(regression)
     if public.rewards is not None:
-        regressions = Regressions(public, features, WeightedRows(value_steps(H), m, kappa), transitions)
+        regressions = Regressions(public, features, WeightedRows(value_steps(H), m, kappa), transitions, explorers=not proven)
         return Calibration(make_algorithm(regressions, schedule), schedule)
+    if proven:
+        raise InvalidParameter('exploration="proven" needs known rewards: no width is proved for the rows of learned ones')
     assert public.reward_features is not None
     varphi = centred_rewards(public.reward_features)
     kappa_r = BALANCE / float(varphi.largest.max())
@@ -287,8 +319,9 @@ class LinOptVI(Learner):
         failure: float = 0.1,
         noise: NoiseSource | None = None,
         regularizer: MakeRegularizer | None = None,
+        exploration: str = "measured",
     ) -> None:
-        choices = Choices(episodes, privacy, calibration, schedule, bonus_scale, failure, regularizer)
+        choices = Choices(episodes, privacy, calibration, schedule, bonus_scale, failure, regularizer, exploration)
         made = choices.calibrate(public, "LinOpt-VI", value_iteration)
         super().__init__(made, privacy=privacy, noise=noise)
 

@@ -57,6 +57,9 @@ class UCRLVTR(Learner):
     batch one leaf of the counter with the least noise; eigenvalues clipped at zero and a ridge of the size of the noise instead of the
     shift 2 Upsilon; estimates projected on the simplex; a bonus from released quantities, scaled by `bonus_scale`; up to 2 % of the
     users explore with a far larger bonus. Its regret is measured, not proved.
+
+    exploration="proven": no explorers, and a shift and a width that are proved for the released noise (`Proven`), so that values are
+    optimistic with probability 1 - `failure`. docs/mixtures.md says what it costs.
     """
 
     name = "ucrl-vtr"
@@ -72,8 +75,9 @@ class UCRLVTR(Learner):
         schedule: Schedule | None = None,
         bonus_scale: float | None = None,
         failure: float = 0.1,
+        exploration: str = "measured",
     ) -> None:
         known_mixture(public, "UCRL-VTR")
-        choices = Choices(episodes, privacy, calibration, schedule, bonus_scale, failure)
+        choices = Choices(episodes, privacy, calibration, schedule, bonus_scale, failure, exploration=exploration)
         made = tight(public, choices, value_iteration) if calibration == "tight" else paper(public, choices)
         super().__init__(made, privacy=privacy, noise=noise)

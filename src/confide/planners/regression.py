@@ -273,3 +273,51 @@ class Shift:
     def describe(self, rows: tuple[int, float]) -> str:
         users = self.shift * rows[0] / rows[1] ** 2  # k users' rows give eigenvalues k L^2 / m at best
         return f"Lambda + {self.shift:.3g} I, which takes {users:,.0f} users at best to outweigh; proved width beta = {self.beta:.3g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A shift and a width that are proved for the noise that was released, Gaussian (GOE on Lambda) or none.
+
+    For all releases and problems together, with probability 1 - failure: ||noise on Lambda|| <= S = std (sqrt(2 m) + t) and ||noise on
+    u|| <= N = std / balance (sqrt(m) + t), t^2 = 2 log(8 problems releases / failure) (E ||GOE|| <= sqrt(2 m) std, by Gaussian
+    concentration). So Lambda + (2 S + 1) I has a regularizer between S + 1 and 3 S + 1 [Zhou22, Assumption 2], nu = N / sqrt(S + 1), and
+    Lemma 3.1 with half of the failure probability gives the width: rows of norm at most one, targets in a range of length `span`,
+    ||theta|| <= `parameter_norm`. The ridge of one also outweighs the rounding of contributions to their grid.
+    """
+
+    dimension: int
+    balance: float
+    span: float
+    parameter_norm: float
+    episodes: int
+    problems: int  # regressions, one for each step
+    releases: int
+    failure: float
+
+    def _noise(self, std: float) -> tuple[float, float]:
+        """S and N."""
+        t = math.sqrt(2 * math.log(8 * self.problems * self.releases / self.failure))
+        m = self.dimension
+        return std * (math.sqrt(2 * m) + t), std / self.balance * (math.sqrt(m) + t)
+
+    def estimate(self, Lambda: Array, u: Array, *, noise_std: float) -> Estimate:
+        return Shift(2 * self._noise(noise_std)[0] + 1.0, 0.0).estimate(Lambda, u, noise_std=noise_std)
+
+    def beta(self, noise_std: float) -> float:
+        S, N = self._noise(noise_std)
+        return Regularity(S + 1.0, 3 * S + 1.0, N / math.sqrt(S + 1.0)).beta(
+            episodes=self.episodes,
+            horizon=self.problems,
+            dimension=self.dimension,
+            row_norm=1.0,
+            span=self.span,
+            parameter_norm=self.parameter_norm,
+            failure=self.failure / 2,
+        )
+
+    def width(self, *, noise_std: float) -> Width:
+        return Width(self.beta(noise_std) ** 2, 0.0, factor=1.0, cap=np.inf)
+
+    def describe(self, rows: tuple[int, float]) -> str:  # noqa: ARG002 - the same for all rows
+        return f"a shift that outweighs the released noise, and a proved width: at least {self.beta(0.0):.3g}, without noise"
