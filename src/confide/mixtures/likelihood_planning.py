@@ -119,15 +119,14 @@ def _expected(leaves: Leaves, served: Served, h: int, at: Array) -> Array:
 
 
 def _sampling(expected: Array, M: Array, transitions: Array, codes: Array, weights: Array) -> Array:
-    """The covariance [t, c, c] of the sums of codes: that of all rounds together, in proportion to their users."""
-    users = expected.sum(axis=(1, 2))
-    total = max(float(users.sum()), 1.0)
-    mean = M.sum(axis=0) @ weights
-    one = _visits.second_moments(expected.sum(axis=0), transitions, codes) - np.outer(mean, mean) / total
-    # without noise and without users it would be singular; 1e-6 per user keeps the precision's condition in what doubles can tell
-    floor = (1e-3 + 1e-6 * users)[:, None, None] * np.eye(codes.shape[-1])
-    scaled: Array = one * (users / total)[:, None, None] + floor
-    return scaled
+    """The covariance [t, c, c] of the sums of codes of each round: policies that go elsewhere have another one."""
+    covariance = np.empty((len(M), M.shape[1], M.shape[1]))
+    for t, (visits, mean) in enumerate(zip(expected, M @ weights, strict=True)):
+        users = max(float(visits.sum()), 1.0)
+        # without noise and without users it would be singular; 1e-6 per user keeps the precision's condition in what doubles can tell
+        floor = (1e-3 + 1e-6 * users) * np.eye(len(mean))
+        covariance[t] = _visits.second_moments(visits, transitions, codes) - np.outer(mean, mean) / users + floor
+    return covariance
 
 
 def _within(precision: Array) -> Array:
