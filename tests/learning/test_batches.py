@@ -143,6 +143,46 @@ def test_a_saved_state_knows_that_a_batch_closed_early():
         assert other.next_batch().users == agent.next_batch().users
 
 
+def test_a_round_of_devices_that_closes_early_has_the_noise_of_its_messages():
+    """Under LocalDP the server adds nothing; messages of the closed round are stale, and their nonces forgotten."""
+    agent = made(QuestionsVI, episodes=100_000, privacy=confide.LocalDP(1.0))
+    client, rng = agent.client(), np.random.default_rng(0)
+    message = client.report(WORLDS[QuestionsVI].sample(client.plan(agent.released()), 1, rng))
+    agent.absorb(message)
+    sent = agent._privatizer._leaf.copy()
+    agent.close()
+    released = agent.released()
+    np.testing.assert_array_equal(released.values, sent)
+    assert released.noise.distribution == "signs" and (released.users, released.generation) == (1, 1)
+    with pytest.raises(StaleMessage):
+        agent.absorb(message)
+    agent.close()  # with nobody
+    assert math.isfinite(float(agent.released().values.sum())) and agent.released().users == 1
+
+
+def test_questions_say_how_many_users_answered():
+    agent = made(QuestionsVI, episodes=100_000, privacy=confide.JointDP(1.0))
+    planned = agent.questions()[0]
+    serve(agent, 3)
+    agent.close()
+    first, later = agent.questions()[0], agent.questions()[-1]
+    assert (planned.users > 3, first.users, later.first) == (True, 3, 4)
+    assert first.expected == pytest.approx(planned.expected * 3 / planned.users)
+    for _ in range(agent.schedule.leaves - 1):
+        agent.close()
+    assert len(agent.questions()) > 1  # also when no release is left
+
+
+def test_after_a_restart_a_report_is_taken_at_once():
+    agent = made()
+    serve(agent, 4)
+    agent.close()
+    given, other = agent.assign(), made(seed=1)
+    other.restore(agent.save(), released=1)
+    other.observe(WORLDS[LikelihoodVI].sample(given.policy, 1, np.random.default_rng(0)), generation=given.generation)
+    assert other.users == 5
+
+
 def test_a_distributed_batch_is_closed_by_its_devices():
     agent = made(privacy=confide.DistributedDP(1.0, 1e-5))
     with pytest.raises(PrivacyError, match="stay away"):

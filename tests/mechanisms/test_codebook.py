@@ -1,6 +1,8 @@
 """Reports by a codebook: private by counting, for every codebook and every contribution, and unbiased by rotation invariance."""
 
 import math
+import secrets
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from confide.audit.mechanisms import Scaled
 from confide.errors import InvalidParameter
+from confide.mechanisms import sources
 from confide.mechanisms.codebook import COORDINATES, Codebook, Drawn, SignReport, best_codebook, best_report, best_signs
 from confide.mechanisms.sources import FastSource, noise_source
 from confide.mixtures.question_contributions import Answers
@@ -220,3 +223,21 @@ def test_patterns_within_one_place():
 def test_no_such_report_of_signs(made):
     with pytest.raises(InvalidParameter):
         made()
+
+
+@pytest.mark.parametrize("loss", [0.5, 1.0, 4.0, 200.0])
+def test_how_long_a_draw_takes_says_nothing_about_it(loss):
+    """Every attempt draws two numbers with fixed ranges, near or far; the far ones are kept with e^-loss, rounded up by 2^-126 at most."""
+    near, asked = np.arange(1024) < 300, []
+
+    def below(limit):
+        asked.append(limit)
+        return secrets.randbelow(limit)
+
+    for _ in range(50):
+        sources._chosen(below, near, loss)
+    assert set(asked[::2]) == {1024} and set(asked[1::2]) == {2**128}
+    limit = sources._just_above(loss)
+    with localcontext() as context:
+        context.prec = 100
+        assert 0 < Decimal(limit) / 2**128 - (-Decimal(loss)).exp() < Decimal(2) ** -126

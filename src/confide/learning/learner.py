@@ -221,7 +221,8 @@ class Learner:
         """Release now, before the open batch is full: a service that waits for nobody any longer.
 
         The decision must be public (a deadline, a number of reports), and must not depend on what users did. The guarantee covers as many
-        users and releases as before; the planner sees how many users reported.
+        users and releases as before; the planner sees how many users reported, and takes them for users of `assign`: `next_batch`
+        serves the round's policies one after the other, so that a round which closes early has users of the first ones only.
         """
         self._check_durable()
         self.current_round()  # its memory is needed after the release
@@ -261,6 +262,8 @@ class Learner:
     def observe(self, users: Trajectories | TransitionCounts, *, generation: int | None = None) -> None:
         """Users of the open batch. `generation`: the release that their policies were planned with, if they were assigned one by one; users
         who were served by another one are refused, because the planner would take them for users of the round's policies."""
+        if generation is not None:
+            self.current_round()  # after a restart nobody may have planned yet
         if generation is not None and whole("generation", generation, at_least=0) != self._privatizer.generation:
             current = self._privatizer.generation
             raise StaleMessage(f"the users were served with release {generation}, the current one is {current}: they are late")

@@ -162,7 +162,7 @@ def additive_noise(
     if not (amount > 0 and math.isfinite(amount)):
         raise InvalidParameter(f"the loss must be positive and finite, got {loss}")
     made = _made(distribution, amount, bound, relation, query, discrete=discrete)
-    return _fitting(made, bound, query, users)
+    return fitting(made, bound, query, users)
 
 
 def cube_noise(bound: Bound, epsilon: float, relation: Relation, *, discrete: bool) -> AdditiveNoise:
@@ -184,7 +184,7 @@ def pure_noise(bound: Bound, epsilon: float, relation: Relation, *, discrete: bo
     check_bound(bound)
     kinds = _PURE if bound.size <= _FEW else _PURE[:2]
     made = [_made(kind, _epsilon(epsilon), bound, relation, None, discrete=discrete) for kind in kinds]
-    return _fitting(min(made, key=lambda noise: noise.std), bound, None, whole("users", users, at_least=1))
+    return fitting(min(made, key=lambda noise: noise.std), bound, None, whole("users", users, at_least=1))
 
 
 def least_noise(bound: Bound, privacy: Request, query: LinearQuery, *, discrete: bool, users: int) -> AdditiveNoise:
@@ -224,7 +224,7 @@ def _made(
     return AdditiveNoise(distribution, norm, sensitivity, stream_norm, scale, step, bound.size)
 
 
-def _fitting(made: AdditiveNoise, bound: Bound, query: LinearQuery | None, users: int) -> AdditiveNoise:
+def fitting(made: AdditiveNoise, bound: Bound, query: LinearQuery | None, users: int) -> AdditiveNoise:
     """The noise, unless whole numbers of 64 bits cannot hold it and the sums, or the lattice is too coarse."""
     step, scale = made.step, made.scale
     if step is None:

@@ -8,6 +8,7 @@ import hashlib
 import math
 import secrets
 from collections.abc import Callable
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol
@@ -246,16 +247,30 @@ class SecureSource:
         return secrets.token_bytes(size)
 
 
-def _chosen(below: Callable[[int], int], likely: npt.NDArray[np.bool_], loss: float) -> int:
-    """By rejection: an index evenly, kept if it is likely, else with probability e^-loss, else again.
+_COIN = 2**128
 
-    How often depends on how many are likely, not on which. The coin is thrown for every index: how long that takes tells nothing.
+
+def _chosen(below: Callable[[int], int], likely: npt.NDArray[np.bool_], loss: float) -> int:
+    """By rejection: an index evenly, kept if it is likely, else with a probability just above e^-loss, else again.
+
+    Each attempt draws an index and one number of 128 bits, whatever comes of it, and how many attempts there are depends on how many
+    indices are likely, not on which: how long it takes says nothing about the index. (An exact coin is thrown a random number of
+    times that tells its result [Canonne20].) The probability is rounded up, so that no index is more than e^loss times as likely as
+    another.
     """
+    limit = _just_above(loss)
     while True:
-        index = below(len(likely))
-        lucky = _exponential_coin(below, loss)
-        if likely[index] or lucky:
+        index, drawn = below(len(likely)), below(_COIN)
+        if bool(likely[index]) | (drawn < limit):
             return index
+
+
+@lru_cache(maxsize=64)
+def _just_above(loss: float) -> int:
+    """e^-loss in units of 2^-128, rounded up: to 60 digits, and one unit more for their rounding."""
+    with localcontext() as context:
+        context.prec = 60
+        return min(int((-Decimal(loss)).exp() * _COIN) + 2, _COIN)
 
 
 def shell_width(size: int) -> int:

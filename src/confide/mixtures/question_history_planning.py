@@ -49,11 +49,14 @@ def asked_now(
     return np.concatenate([before, rows])
 
 
-def answered(table: Array, answers: Array, std: float) -> Array:
-    """The table with the answers of its last round."""
+def answered(table: Array, answers: Array, std: float, users: int) -> Array:
+    """The table with the answers of its last round, to which so many users reported: a round may close before it is full."""
     done = table.copy()
-    done[len(done) - len(answers) :, _AT["answer"]] = answers
-    done[len(done) - len(answers) :, _AT["noise"]] = std
+    last = done[len(done) - len(answers) :]
+    last[:, _AT["answer"]] = answers
+    last[:, _AT["noise"]] = std
+    last[:, _AT["expected"]] *= users / np.maximum(last[:, _AT["users"]], 1)
+    last[:, _AT["users"]] = users
     return done
 
 

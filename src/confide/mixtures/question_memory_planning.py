@@ -101,7 +101,7 @@ def recall(released: Released, sizes: Sizes) -> Past:
     if not fits or not len(last.answers) <= len(history) <= _MOST:
         raise InvalidParameter("the memory of earlier rounds does not fit this problem")
     evidence = [memory[name] for name in shapes]
-    told = answered(history, released.values, released.noise.std)
+    told = answered(history, released.values, released.noise.std, released.users - total)
     return Past([*rounds, last], Evidence(*evidence[:2]), Evidence(*evidence[2:]), told)
 
 

@@ -45,7 +45,7 @@ from confide.planners.reward_features import RewardFeatures, centred_rewards
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, Request
-from confide.privatizers import AtMost, expected_noise
+from confide.privatizers import AtMost, ExpectedNoise, expected_noise
 from confide.problems.linear_mixture import LinearMixturePublic
 
 Array = npt.NDArray[np.float64]
@@ -324,4 +324,16 @@ class QuestionsVI(Learner):
         """All questions so far, those of the open round included: what was asked, when, why, and what was answered. Public."""
         algorithm = self.algorithm
         assert isinstance(algorithm, Questions)
-        return algorithm.questions(self.released()) if self.users == self.episodes else algorithm.asked(self.current_round())
+        over = self.users == self.episodes or self._privatizer.generation == self.schedule.leaves
+        return algorithm.questions(self.released()) if over else algorithm.asked(self.current_round())
+
+    def expected_noise(self) -> ExpectedNoise:
+        """Of the first round at least, and of a round with as many questions as there can be at most."""
+        algorithm = self.algorithm
+        assert isinstance(algorithm, Questions)
+        discrete = self.noise is not None and self.noise.discrete
+        few, many = (
+            expected_noise(Answers(asked), self.schedule, privacy=self.privacy, discrete=discrete)
+            for asked in (1, len(algorithm.stds))
+        )
+        return replace(many, first=few.first)

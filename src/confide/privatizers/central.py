@@ -33,6 +33,7 @@ from confide.privatizers.privatizer import ExpectedNoise
 from confide.privatizers.schedule import Schedule, check_left
 
 _FEW_RELEASES = 512  # up to here least squares over all releases is worth its time
+_FINE_USERS = 4 * 10**6  # up to here whole coefficients of 2^-12 and less are as good as the ratio itself
 _FEW_LEAVES = 4096  # up to here the square root's memory and time per leaf do not matter
 
 
@@ -237,7 +238,8 @@ def counter_of_rates(schedule: Schedule, privacy: Request) -> tuple[Factorisatio
     """The counter for whoever looks at all releases together, by least squares, and the ratio of its discounted sums.
 
     Gaussian noise: discounted sums, whose ratio follows from the batches. Pure epsilon: separate leaves, because the L1 norm of a
-    discounted column costs more than it brings. Devices send once, and their noise is separate already. The ratio is 0 where differences
+    discounted column costs more than it brings; so are those of more than four million users, whose whole coefficients (secure noise) would
+    be too coarse. Devices send once, and their noise is separate already. The ratio is 0 where differences
     of releases are separate leaves, and None where only the last release is looked at: with that many of them, least squares would take
     too long.
     """
@@ -246,7 +248,7 @@ def counter_of_rates(schedule: Schedule, privacy: Request) -> tuple[Factorisatio
         return None, None
     if privacy.trust.devices or isinstance(privacy, NoPrivacy):
         return None, 0.0
-    if privacy.delta == 0:
+    if privacy.delta == 0 or schedule.users > _FINE_USERS:
         return Leaves(schedule.leaves), 0.0
     ratio = best_ratio(np.diff([0, *schedule.times]))
     return Discounted(schedule.leaves, ratio), ratio

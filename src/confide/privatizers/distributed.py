@@ -40,8 +40,8 @@ _COHORT = 12  # bytes of a message's nonce that say of which batch it is; the ot
 class Place:
     """How one device of a batch makes its message: its share of the noise, and its masks.
 
-    Guarantee: a message alone is evenly distributed, whatever the user did; the sum of its batch, which is opened with enough messages
-    only, keeps the `guarantee`.
+    Guarantee: a message alone is evenly distributed, whatever the user did, for a server that does not choose who stays away (`masks`);
+    the sum of its batch, which is opened with enough messages only, keeps the `guarantee`.
     """
 
     bound: Bound

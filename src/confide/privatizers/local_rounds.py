@@ -114,11 +114,14 @@ class LocalRoundsPrivatizer(RoundsPrivatizer):
         self._leaf = self._leaf + values
         self._users += users
         if self._users == self.batch[1]:
-            self._last = self._leaf
-            noise = self._channel.noise
-            self._level = NoiseLevel(noise.std * math.sqrt(self._users - self._begun), noise.distribution)
-            self._next()
-            self._nonces = set()
+            self._close()
+
+    def _close(self) -> None:
+        """The messages have their noise already."""
+        noise, self._last = self._channel.noise, self._leaf
+        self._level = NoiseLevel(noise.std * math.sqrt(self._users - self._begun), noise.distribution)
+        self._next()
+        self._nonces = set()
 
     def mechanism(self) -> Mechanism:
         """Of the open round: how many numbers a message is about changes from round to round, and its epsilon does not."""

@@ -3,7 +3,8 @@
 Each pair of neighbouring devices shares a seed; one adds the mask that follows from it, and the other subtracts it. A message is then
 evenly distributed, and the sum over all devices is that of what they masked. If a device stays away, its neighbours tell the server the
 seeds that they share with it, and the server removes these masks [Bonawitz17]. What is simulated is the arithmetic: keys are not agreed
-on, and nobody sends a message after having been declared absent.
+on, there are no second masks against a server that says who is absent, and nobody sends a message after having been declared absent. So the
+server must not choose who stays away: whoever uncovers all neighbours of one device reads its message, with its share of the noise alone.
 """
 
 import hashlib

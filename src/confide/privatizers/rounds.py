@@ -7,7 +7,7 @@ import numpy as np
 
 from confide.arguments import kind, whole
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
-from confide.mechanisms.additive import AdditiveNoise, check_bound, cube_noise
+from confide.mechanisms.additive import AdditiveNoise, check_bound, cube_noise, fitting
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource, check_source
 from confide.mechanisms.state import pack, unpack
@@ -131,7 +131,8 @@ class RoundsPrivatizer:
     def _noise(self, bound: Bound) -> AdditiveNoise:
         if isinstance(self._privacy, NoPrivacy):
             return AdditiveNoise("none", "inf", 1.0, 1.0, 0.0, None)
-        return cube_noise(bound, self._privacy.epsilon, Relation(self._privacy.relation), discrete=self._source.discrete)
+        made = cube_noise(bound, self._privacy.epsilon, Relation(self._privacy.relation), discrete=self._source.discrete)
+        return fitting(made, bound, None, self.schedule.users)
 
     def release(self) -> Released:
         """What the last closed round answered. Asking again gives the same answer."""

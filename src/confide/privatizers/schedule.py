@@ -67,7 +67,7 @@ def check_left(schedule: Schedule, generation: int) -> None:
     """Another release is covered."""
     if generation >= schedule.leaves:
         raise StreamExhausted(
-            f"the guarantee covers {schedule.users} users in {schedule.leaves} releases, and all of these were made"
+            f"the guarantee covers {schedule.users} users in {schedule.leaves} release{'s' * (schedule.leaves > 1)}, and all were made"
         )
 
 
