@@ -202,6 +202,10 @@ def taken_on_trust(certificate: Certificate) -> list[str]:
     """What cannot be recomputed from the certificate: sensitivities of unknown bounds, and what it says itself."""
     trusted: list[str] = list(certificate.document.get("on_trust", []))
     for i, mechanism in enumerate(certificate.document["mechanisms"], start=1):
+        if mechanism["name"] == "distributed":
+            trusted.append(
+                f"that each batch of mechanism {i} (distributed) has as many honest devices as it says, whoever stays away"
+            )
         if mechanism["distribution"] in ("codebook", "signs"):
             continue  # epsilon does not rest on the bound
         name = (mechanism.get("bound") or {}).get("name")
