@@ -180,7 +180,7 @@ def load_policy(path: str | Path | BinaryIO) -> Policy:
             if kind == "random":
                 return RandomPolicy(int(data["choices"]))
             if kind == "context":
-                return ContextPolicy(data["weights"], data["widths"] if "widths" in data else None)
+                return ContextPolicy(data["weights"], data.get("widths"))
             return StochasticPolicy(data["weights"]) if kind == "stochastic" else LinearPolicy(data["gains"])
     except FileNotFoundError:
         raise InvalidParameter(f"{path} does not exist, and so it is not a saved policy (.npz)") from None

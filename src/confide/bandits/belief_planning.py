@@ -1,8 +1,8 @@
 """What releases say about the weights of a linear bandit. All post-processing.
 
-Release t is R_t = sum_{j <= t} ratio^(t - j) X_j plus noise, X_j the sum of (x x^T, kappa x y) over the users of round j (ratio 0: the round
-alone). Least squares over all releases weighs each of them by what it tells about a user's mean contribution: the weights follow from the
-numbers of users and from the noise, never from the noisy sums.
+Release t is R_t = sum_{j <= t} ratio^(t - j) X_j plus noise, X_j the sum of (x x^T, kappa x y) over the users of round j (ratio 0: the
+round alone). Least squares over all releases weighs each of them by what it tells about a user's mean contribution: the weights follow from
+the numbers of users and from the noise, never from the noisy sums.
 """
 
 from dataclasses import dataclass
@@ -97,13 +97,27 @@ class Belief:
         return sample
 
 
+def shrunk(Lambda: Array, noise: float) -> Array:
+    """Lambda [i, i] moved towards a multiple of the identity: by all, if it is no farther from it than its noise alone would be.
+
+    The trace has little noise. Of ||Lambda - m I||_F^2, m = tr Lambda / d, noise makes up noise^2 (d (d + 1) / 2 - 1) on average, and the
+    rest is kept (the rule of James and Stein).
+    """
+    d = len(Lambda)
+    round_ = float(np.trace(Lambda)) / d * np.eye(d)
+    apart = float(((Lambda - round_) ** 2).sum())
+    kept = max(1 - noise**2 * (d * (d + 1) / 2 - 1) / apart, 0.0) if apart > 0 else 0.0
+    result: Array = round_ + kept * (Lambda - round_)
+    return result
+
+
 def believe(Lambda: Array, u: Array, *, noise: float, balance: float) -> Belief:
     """From the sums Lambda [i, i] and u [i] of `combined`, with noise of this standard deviation on Lambda's diagonal, 1/balance on u.
 
     Rewards have variance at most 1/4; noise on Lambda matters as far as the weights are long, for which 1/4 stands.
     """
     d = len(u)
-    found = least_squares(Lambda[None], u[None], noise_std=noise, ridge=RIDGE)
+    found = least_squares(shrunk(Lambda, noise)[None], u[None], noise_std=noise, ridge=RIDGE)
     mean, eigen = found.weights[0], np.linalg.eigh(found.precision[0])
     values, vectors = np.maximum(eigen[0], 1e-12), eigen[1]
     variances = 0.25 / values + noise**2 * (1 / balance**2 + 1 / 16) / values**2

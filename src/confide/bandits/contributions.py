@@ -29,7 +29,9 @@ class PlayedContexts:
             raise InvalidParameter("contexts are real numbers: expected trajectories, got counts")
         expected = (self.actions, self.bound.dimension)
         if users.states.shape[2:] != expected or users.actions.ndim != 2:
-            raise InvalidParameter(f"the states of a bandit must be contexts of shape (users, steps, {expected[0]}, {expected[1]})")
+            raise InvalidParameter(
+                f"the states of a bandit must be contexts of shape (users, steps, {expected[0]}, {expected[1]})"
+            )
         if users.horizon == 0:
             return Bounded(np.zeros(self.bound.size), self.bound, users.users)
         played = indices(users.actions[:, :1], self.actions)[:, 0]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from confide.bandits.belief_planning import Belief, closed, combined, believe, random_directions, recall
+from confide.bandits.belief_planning import Belief, believe, closed, combined, random_directions, recall
 from confide.bandits.contributions import PlayedContexts
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_asked, check_choices, choose_schedule

@@ -4,10 +4,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from confide.problems.bandit import LinearBandit
     from confide.problems.catalogue import PROBLEMS, make
     from confide.problems.files import Problem, load_problem, save_problem
     from confide.problems.gym import GymProblem, from_gymnasium, reward_map, to_gymnasium
-    from confide.problems.bandit import LinearBandit
     from confide.problems.linear_mdp import LinearMDP
     from confide.problems.linear_mixture import LinearMixtureMDP
     from confide.problems.lq import LQSystem

@@ -32,7 +32,7 @@ class LinearBanditPublic:
 
 @dataclass(frozen=True, eq=False)
 class LinearBandit:
-    """A user is drawn from a population, contexts [user, a, i]; the reward of action a is 1 with probability 1/2 + <x_a, parameter>, else 0.
+    """A user is drawn from a population, contexts [user, a, i]. Action a has reward 1 with probability 1/2 + <x_a, parameter>, else 0.
 
     An episode has one step. As states a trajectory has the user's contexts [user, h, a, i]; the state after the step does not exist.
     Values and regret are exact: averages over the population.
@@ -97,9 +97,10 @@ class LinearBandit:
 
     def value(self, policy: Policy) -> float:
         """The exact expected reward of a policy."""
-        if isinstance(self._fitting(policy), RandomPolicy):
+        policy = self._fitting(policy)
+        if isinstance(policy, RandomPolicy):
             return self.uniform_value
-        played = self._fitting(policy).choose(self.contexts)
+        played = policy.choose(self.contexts)
         return float(np.take_along_axis(self._means, played[:, None], axis=1).mean())
 
     def sample(self, policy: Policy, users: int, rng: np.random.Generator) -> Trajectories:
