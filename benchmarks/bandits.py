@@ -67,7 +67,7 @@ def row(learner: str, promise: str, privacy: Request, world: str, seeds: range, 
         run = confide.run(agent_for(learner, problem.public, episodes, privacy), problem, seed=seed)
         seconds.append(time.perf_counter() - started)
         lost.append(run.regret[-1] / (episodes * (run.optimal_value - run.uniform_value)))
-        epsilon = run.guarantee.epsilon
+        epsilon = run.certificate.epsilon if run.certificate else 0.0
     mean, error = np.mean(lost), np.std(lost, ddof=1) / np.sqrt(len(lost))
     target = TARGETS.get((promise, dimension)) if learner == "LinTS" and contexts == "sphere" else None
     met = "" if target is None else f"{target:.4f}{'' if mean <= target else ', mean above'}"
@@ -92,8 +92,8 @@ def main() -> None:
     rows += [row("LinUCB, printed", key, asked, world, fewer, episodes) for key, asked in printed.items() for world in WORLDS]
     about = (
         f"LinTS and LinUCB with their defaults, {ACTIONS} actions, K = {episodes:,}, delta = {DELTA:g} where it is not 0, seeds "
-        f"{seeds[0]}..{seeds[-1]} (printed: the first {len(fewer)}), on which nothing was chosen; each seed is another problem. Printed: the "
-        "constants of [Shariff18] (joint) and [Zheng20] (local) with 200 releases in place of one per user, which is less noise than theirs. "
+        f"{seeds[0]}..{seeds[-1]} (printed: the first {len(fewer)}), on which nothing was chosen; each seed is another problem. Printed: "
+        "the constants of [Shariff18] (joint) and [Zheng20] (local) with 200 releases in place of one per user: less noise than theirs. "
         "A target is met when mean - 2 s.e. is at most the figure. Seconds are medians of whole runs, simulation included, on a shared "
         "machine."
     )
