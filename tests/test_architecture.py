@@ -42,7 +42,7 @@ FOUNDATION = (
     "statistics",
     "learning",
 )
-FAMILIES = ("mixtures", "linear_mdps", "tables", "control")
+FAMILIES = ("mixtures", "linear_mdps", "bandits", "tables", "control")
 LOGGED = ("logs", "evaluation")
 ROOF = ("agents", "audit", "experiments", "report", "reproduce", "doctor", "cli", "__main__")
 ORDER = (*FOUNDATION, *FAMILIES, *LOGGED, *ROOF)

@@ -2,19 +2,25 @@ import numpy as np
 import pytest
 
 from confide.errors import InvalidParameter
-from confide.policy import LinearPolicy, StochasticPolicy, TabularPolicy, load_policy, uniform_policy
+from confide.policy import ContextPolicy, LinearPolicy, StochasticPolicy, TabularPolicy, load_policy, uniform_policy
 
 
 @pytest.mark.parametrize(
     "policy",
-    [TabularPolicy(np.array([[0, 1], [2, 0]]), 3), uniform_policy(2, 3, 4), LinearPolicy(np.arange(6.0).reshape(1, 2, 3))],
-    ids=["tabular", "stochastic", "linear"],
+    [
+        TabularPolicy(np.array([[0, 1], [2, 0]]), 3),
+        uniform_policy(2, 3, 4),
+        LinearPolicy(np.arange(6.0).reshape(1, 2, 3)),
+        ContextPolicy(np.array([1.0, 2.0])),
+        ContextPolicy(np.array([1.0, 2.0]), np.eye(2)),
+    ],
+    ids=["tabular", "stochastic", "linear", "contexts", "optimistic"],
 )
 def test_saved_policies_open_again_and_act_the_same(policy, tmp_path):
     policy.save(tmp_path / "policy.npz")
     back = load_policy(tmp_path / "policy.npz")
     assert type(back) is type(policy)
-    state = np.ones(3) if isinstance(policy, LinearPolicy) else 1
+    state = np.ones(3) if isinstance(policy, LinearPolicy) else np.eye(2) if isinstance(policy, ContextPolicy) else 1
     one, other = (p.act(0, state, np.random.default_rng(3)) for p in (policy, back))
     np.testing.assert_array_equal(one, other)
     assert [path.name for path in tmp_path.iterdir()] == ["policy.npz"]

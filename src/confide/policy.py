@@ -111,6 +111,42 @@ class RandomPolicy:
         _save(path, kind="random", choices=np.array(self.choices))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ContextPolicy:
+    """The action whose context x has the largest <weights, x> + ||widths x||: weights [i], widths [k, i] (None: no bonus)."""
+
+    weights: Array
+    widths: Array | None = None
+
+    def __post_init__(self) -> None:
+        weights = np.ascontiguousarray(array("weights", self.weights))
+        if weights.ndim != 1 or weights.size == 0:
+            raise InvalidParameter(f"weights must have shape (dimension,), got {weights.shape}")
+        object.__setattr__(self, "weights", weights)
+        if self.widths is None:
+            return
+        widths = np.ascontiguousarray(array("widths", self.widths))
+        if widths.ndim != 2 or widths.shape[1] != len(weights):
+            raise InvalidParameter(f"widths must have shape (rows, {len(weights)}) to fit the weights, got {widths.shape}")
+        object.__setattr__(self, "widths", widths)
+
+    def choose(self, contexts: Array) -> npt.NDArray[np.int64]:
+        """The action [...] for each user's contexts [..., a, i]; the first one, if several are best."""
+        scores = contexts @ self.weights
+        if self.widths is not None:
+            scores = scores + np.linalg.norm(contexts @ self.widths.T, axis=-1)
+        best: npt.NDArray[np.int64] = scores.argmax(axis=-1)
+        return best
+
+    def act(self, step: int, state: Array, rng: np.random.Generator) -> int:  # noqa: ARG002 - deterministic
+        """`state` is the user's contexts [a, i]."""
+        return int(self.choose(np.asarray(state, dtype=float)))
+
+    def save(self, path: str | Path | BinaryIO) -> None:
+        widths = {} if self.widths is None else {"widths": self.widths}
+        _save(path, kind="context", weights=self.weights, **widths)
+
+
 _HEADER = (SyntaxError, tokenize.TokenError)  # of an array whose description is damaged
 _DAMAGE = (
     OSError,
@@ -125,7 +161,7 @@ _DAMAGE = (
     *_HEADER,
 )
 FinitePolicy = TabularPolicy | StochasticPolicy
-Policy = FinitePolicy | LinearPolicy | RandomPolicy
+Policy = FinitePolicy | LinearPolicy | RandomPolicy | ContextPolicy
 
 
 def uniform_policy(horizon: int, states: int, actions: int) -> StochasticPolicy:
@@ -143,6 +179,8 @@ def load_policy(path: str | Path | BinaryIO) -> Policy:
                 return TabularPolicy(data["actions"], int(data["choices"]))
             if kind == "random":
                 return RandomPolicy(int(data["choices"]))
+            if kind == "context":
+                return ContextPolicy(data["weights"], data.get("widths"))
             return StochasticPolicy(data["weights"]) if kind == "stochastic" else LinearPolicy(data["gains"])
     except FileNotFoundError:
         raise InvalidParameter(f"{path} does not exist, and so it is not a saved policy (.npz)") from None

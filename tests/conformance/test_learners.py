@@ -30,7 +30,7 @@ from confide.mechanisms.sources import FastSource, noise_source
 from confide.privacy import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, PureDP, Relation
 from confide.privacy.certificate import Certificate, certify
 from confide.privatizers import Message, every
-from confide.problems import TabularMDP, lock, lock_rewards, one_hot, oscillator, riverswim, riverswim_stage
+from confide.problems import TabularMDP, linear_bandit, lock, lock_rewards, one_hot, oscillator, riverswim, riverswim_stage
 from confide.trajectory import Trajectories, collect
 
 USERS = 40
@@ -39,7 +39,7 @@ STOPS = (0, 13, 20)
 TENS = every(10, USERS)
 LOCK, REWARDS = (make(0, states=5, actions=2, horizon=3, jump=2) for make in (lock, lock_rewards))
 TABLE, SYSTEM = one_hot(states=3, horizon=3), oscillator(horizon=3)
-RIVER = riverswim(states=3, horizon=3)
+RIVER, BANDIT = riverswim(states=3, horizon=3), linear_bandit(3, 2, population=64)
 COINS = TabularMDP(RIVER.transitions, RIVER.rewards, RIVER.start, stochastic_rewards=True)
 REQUESTS = {
     "joint": JointDP(1.0, 1e-5),
@@ -91,6 +91,9 @@ LEARNERS = {
     "tabular-psrl": of(agents.TabularPSRL, RIVER, schedule=TENS),
     "tabular-psrl, learned rewards": of(agents.TabularPSRL, COINS, schedule=TENS, support=np.ones((3, 3), dtype=bool)),
     "tabular-psrl, steps differ": of(agents.TabularPSRL, riverswim_stage(states=3, horizon=3), schedule=TENS),
+    "lin-ts": of(agents.LinTS, BANDIT, schedule=TENS),
+    "lin-ucb": of(agents.LinUCB, BANDIT, schedule=TENS),
+    "lin-ucb, printed": of(agents.LinUCB, BANDIT, calibration="paper", refuses=PURE),
     "ofu-lq": of(agents.OFULQ, SYSTEM, schedule=TENS),
     "ofu-lq, printed": of(agents.OFULQ, SYSTEM, calibration="paper", refuses=(*PURE, "local")),
     "thompson-lq": of(agents.ThompsonLQ, SYSTEM, schedule=TENS),
@@ -295,8 +298,10 @@ def test_one_users_junk_is_nobody_elses(name, part):
     alone = [statistic.contribution(users[i : i + 1]).values for i in range(4)]
     for junk in JUNK.values():
         lists = {p: getattr(users, p).tolist() for p in ("states", "actions", "rewards")}
-        step = lists[part][4]
-        (step[1] if isinstance(step[1], list) else step)[-1] = junk
+        place = lists[part][4]
+        while isinstance(place[0], list):
+            place = place[0]
+        place[-1] = junk
         try:
             arrays = {p: np.array(values) for p, values in lists.items()}
         except (OverflowError, ValueError):
@@ -354,6 +359,8 @@ def kinds_of(world):
     H = world.horizon
     if world is SYSTEM:
         return {"states": Reals((H + 1, 2)), "actions": Reals((H, 1)), "rewards": Reals((H,))}
+    if world is BANDIT:
+        return {"states": Reals((H + 1, 2, 3)), "actions": Choices((H,), 2), "rewards": Reals((H,))}
     shapes = {"states": Choices((H + 1,), world.states), "actions": Choices((H,), world.actions)}
     return shapes | {"rewards": Reals((H,))}
 

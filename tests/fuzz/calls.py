@@ -245,6 +245,12 @@ def _problems(folder):
     found["chain"] = Case(problems.chain, {"states": 4, "stay": 0.5, "horizon": 5})
     found["chain_values"] = Case(problems.chain_values, {"states": 4, "stay": 0.5, "discount": 0.9})
     found["deep_sea"] = Case(problems.deep_sea, {"size": 3, "seed": 0})
+    bandit = {"dimension": 5, "actions": 3, "seed": 0, "contexts": "news", "population": 8}
+    found["linear_bandit"] = Case(problems.linear_bandit, bandit)
+    found["news"] = Case(problems.news, {"actions": 3, "seed": 0})
+    found["LinearBandit"] = Case(
+        problems.LinearBandit, {"parameter": np.full(2, 0.1), "contexts": np.full((3, 2, 2), 0.5), "name": "bandit"}
+    )
     found |= {name: Case(getattr(problems, name), {"horizon": 3}) for name in ("oscillator", "thermal", "glucose")}
     found["double_integrator"] = Case(problems.double_integrator, {"dt": 0.5, "horizon": 3})
     found["pendulum"] = Case(problems.pendulum, {"length": 1.0, "dt": 0.05, "horizon": 3})
@@ -280,6 +286,7 @@ def _problems(folder):
     found["TabularPolicy"] = Case(policy.TabularPolicy, {"actions": np.zeros((2, 3), int), "choices": 2})
     found["StochasticPolicy"] = Case(policy.StochasticPolicy, {"weights": np.full((2, 3, 2), 0.5)})
     found["LinearPolicy"] = Case(policy.LinearPolicy, {"gains": np.zeros((2, 1, 2))})
+    found["ContextPolicy"] = Case(policy.ContextPolicy, {"weights": np.ones(2), "widths": np.eye(2)})
     found["RandomPolicy"] = Case(policy.RandomPolicy, {"choices": 2})
     found["uniform_policy"] = Case(policy.uniform_policy, {"horizon": 2, "states": 3, "actions": 2})
     policy.uniform_policy(2, 3, 2).save(folder / "policy.npz")
@@ -303,6 +310,7 @@ def _agents():
     for name, public in {
         **dict.fromkeys(("UCRLVTR", "UCRLVTRPlus", "LinOptVI", "LinOptPO", "LikelihoodVI", "QuestionsVI"), mixture),
         **dict.fromkeys(("LSVIUCB", "NextStateVI"), linear),
+        **dict.fromkeys(("LinTS", "LinUCB"), problems.linear_bandit(3, 2, population=8).public),
         "TabularPSRL": problems.riverswim(states=3, horizon=3).public,
         **dict.fromkeys(("OFULQ", "ThompsonLQ", "CertaintyEquivalentLQ"), system),
     }.items():

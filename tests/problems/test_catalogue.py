@@ -9,10 +9,11 @@ from confide.errors import InvalidParameter
 from confide.problems import PROBLEMS, make
 
 SEEDED = {"garnet", "riverswim-stage", "lock", "lock-rewards", "rand", "liao-hard", "latent", "deep-sea", "random-lq"}
+SEEDED |= {"linear-bandit", "news"}
 
 
 def test_every_entry_says_what_it_is_and_is_there():
-    assert len(PROBLEMS) == 20 and all("_" not in name for name in PROBLEMS)
+    assert len(PROBLEMS) == 22 and all("_" not in name for name in PROBLEMS)
     for name, entry in PROBLEMS.items():
         module, function = entry.place.split(":")
         assert callable(getattr(importlib.import_module(module), function))
@@ -26,7 +27,11 @@ def test_names_are_stable_and_seeds_are_instances(name):
     assert first.name == name
     assert first.optimal_value == again.optimal_value and first.uniform_value == again.uniform_value
     arrays = [
-        p.A if hasattr(p, "A") else np.append(p.truth.transitions.dense().ravel(), p.truth.rewards.ravel())
+        p.A
+        if hasattr(p, "A")
+        else p.contexts
+        if hasattr(p, "contexts")
+        else np.append(p.truth.transitions.dense().ravel(), p.truth.rewards.ravel())
         for p in (first, other)
     ]
     assert np.array_equal(*arrays) == (name not in SEEDED)

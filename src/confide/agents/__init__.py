@@ -1,11 +1,13 @@
-"""The agents by their public names; each is defined in its family (confide.mixtures, confide.linear_mdps, confide.tables,
-confide.control)."""
+"""The agents by their public names; each is defined in its family (confide.mixtures, confide.linear_mdps, confide.bandits,
+confide.tables, confide.control)."""
 
 from typing import TYPE_CHECKING
 
 from confide._lazy import lazy
 
 if TYPE_CHECKING:
+    from confide.bandits.lin_ts import LinTS
+    from confide.bandits.lin_ucb import LinUCB
     from confide.control.certainty_equivalent_lq import CertaintyEquivalentLQ
     from confide.control.ofu_lq import OFULQ
     from confide.control.thompson_lq import ThompsonLQ
@@ -38,6 +40,8 @@ __all__ = [
     "LikelihoodVI",
     "LinOptPO",
     "LinOptVI",
+    "LinTS",
+    "LinUCB",
     "LocalClient",
     "NextStateVI",
     "NoData",
@@ -66,6 +70,8 @@ __getattr__ = lazy(
         "LSVIUCB": "confide.linear_mdps.lsvi_ucb",
         "NextStateVI": "confide.linear_mdps.next_state_vi",
         "batches": "confide.linear_mdps",
+        "LinTS": "confide.bandits.lin_ts",
+        "LinUCB": "confide.bandits.lin_ucb",
         "TabularPSRL": "confide.tables.tabular_psrl",
         "CertaintyEquivalentLQ": "confide.control.certainty_equivalent_lq",
         "OFULQ": "confide.control.ofu_lq",

@@ -124,6 +124,16 @@ AGENTS = {
         "table",
         "confide",
     ),
+    "lin-ts": Entry(
+        "confide.bandits.lin_ts:LinTS", "posterior sampling on private sums of contexts and rewards", "linear bandit", "confide"
+    ),
+    "lin-ucb": Entry(
+        "confide.bandits.lin_ucb:LinUCB",
+        "the best action by estimate and bonus; printed under joint and local privacy",
+        "linear bandit",
+        "Shariff18",
+        theorems=_theorems("Shariff18", none=(1 / 2, "Sec. 4"), joint=(1 / 2, "Sec. 4")),
+    ),
     "ofu-lq": Entry(
         "confide.control.ofu_lq:OFULQ",
         "optimistic control: optimal gains for the cheapest plausible system",

@@ -21,7 +21,9 @@ from confide.privacy.bounded import Array
 from confide.privacy.loss import GaussianDP, Loss, PureDP, loss_for
 from confide.privacy.request import CentralDP, JointDP, LocalDP, Request
 from confide.privatizers import AtMost, Message
+from confide.problems.bandit import LinearBandit
 from confide.problems.lq import LQSystem
+from confide.problems.zoo.bandits import linear_bandit
 from confide.problems.zoo.control import oscillator
 from confide.problems.zoo.linear import one_hot
 from confide.problems.zoo.mixtures import lock
@@ -230,6 +232,9 @@ def silent(problem: Any, users: int) -> Trajectories:
     if isinstance(problem, LQSystem):
         nowhere, nothing = np.full((users, H + 1, len(problem.A)), np.nan), np.full((users, H, len(problem.R)), np.nan)
         return Trajectories(nowhere, nothing, np.zeros((users, H)))
+    if isinstance(problem, LinearBandit):
+        nowhere = np.full((users, H + 1, problem.actions, problem.dimension), np.nan)
+        return Trajectories(nowhere, np.full((users, H), -1), np.zeros((users, H)))
     return Trajectories(np.full((users, H + 1), -1), np.full((users, H), -1), np.zeros((users, H)))
 
 
@@ -244,6 +249,8 @@ def small_world(agent: str) -> Any:
         return oscillator(horizon=3)
     if family == "linear MDP":
         return one_hot(states=3, horizon=3)
+    if family == "linear bandit":
+        return linear_bandit(2, 2, population=64)
     if family == "table":
         return riverswim(states=3, horizon=3)
     return lock(0, states=6, actions=2, horizon=3, jump=2)
@@ -253,12 +260,7 @@ def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
     """Of all trajectories there can be, possible or not, the two that the first batch tells apart best."""
     if isinstance(problem, LQSystem):
         return _episode(problem, 1.0), _episode(problem, -1.0)
-    S, A, H = problem.states, problem.actions, problem.horizon
-    grids = np.meshgrid(*[np.arange(S), np.arange(A)] * H, np.arange(S), indexing="ij")
-    flat = np.stack([grid.ravel() for grid in grids], axis=1)  # s_0, a_0, s_1, a_1, ..., s_H
-    states, actions = flat[:, ::2], flat[:, 1::2]
-    rewards = np.concatenate([np.zeros(actions.shape), np.ones(actions.shape)])  # both ends of their range
-    everybody = Trajectories(np.tile(states, (2, 1)), np.tile(actions, (2, 1)), rewards)
+    everybody = _contexts(problem) if isinstance(problem, LinearBandit) else _everybody(problem)
     agent.next_batch()
     sent = np.stack([agent.contribution(everybody[i : i + 1]).values for i in range(everybody.users)])
     first = np.sort(np.unique(sent, axis=0, return_index=True)[1])  # the last step rarely matters: each contribution once
@@ -283,3 +285,22 @@ def _episode(system: LQSystem, sign: float) -> Trajectories:
     states, inputs = np.zeros((1, system.horizon + 1, len(system.A))), np.zeros((1, system.horizon, len(system.R)))
     states[0, 0, 0], states[0, 1, 0] = 1.0, sign * 1e3
     return Trajectories(states, inputs, np.zeros((1, system.horizon)))
+
+
+def _everybody(problem: Any) -> Trajectories:
+    """All trajectories of a problem with finitely many states, with rewards at both ends of their range."""
+    S, A, H = problem.states, problem.actions, problem.horizon
+    grids = np.meshgrid(*[np.arange(S), np.arange(A)] * H, np.arange(S), indexing="ij")
+    flat = np.stack([grid.ravel() for grid in grids], axis=1)  # s_0, a_0, s_1, a_1, ..., s_H
+    states, actions = flat[:, ::2], flat[:, 1::2]
+    rewards = np.concatenate([np.zeros(actions.shape), np.ones(actions.shape)])  # both ends of their range
+    return Trajectories(np.tile(states, (2, 1)), np.tile(actions, (2, 1)), rewards)
+
+
+def _contexts(bandit: LinearBandit) -> Trajectories:
+    """Contexts of all directions of a plane, in steps of five degrees, with rewards at both ends of their range."""
+    angles = np.deg2rad(np.arange(0, 180, 5))  # of x and -x with the other reward the contributions are the same
+    states = np.zeros((len(angles), 2, bandit.actions, bandit.dimension))
+    states[:, 0, :, 0], states[:, 0, :, 1] = np.cos(angles)[:, None], np.sin(angles)[:, None]
+    rewards = np.repeat([[0.0], [1.0]], len(angles), axis=0)
+    return Trajectories(np.tile(states, (2, 1, 1, 1)), np.zeros(rewards.shape, dtype=int), rewards)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 _KINDS = {
     "mixture": "kernels are known, their weights are not",
     "linear MDP": "transitions and rewards are linear in known features",
+    "linear bandit": "one step; a reward is linear in the context of the action, by unknown weights",
     "linear control": "a linear system with quadratic costs, dynamics unknown",
     "table": "finitely many states and actions, transitions unknown",
     "": "any problem",

@@ -184,7 +184,7 @@ def fingerprint(problem: Any) -> str:
         P = truth.transitions
         parts = [P.indptr, P.successors, P.probabilities, truth.rewards, truth.start]
     else:
-        parts = [getattr(problem, key) for key in "ABQR" if hasattr(problem, key)]
+        parts = [getattr(problem, key) for key in (*"ABQR", "parameter", "contexts") if hasattr(problem, key)]
     for part in parts:
         digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()[:12]

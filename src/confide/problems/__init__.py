@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from confide.problems.bandit import LinearBandit
     from confide.problems.catalogue import PROBLEMS, make
     from confide.problems.files import Problem, load_problem, save_problem
     from confide.problems.gym import GymProblem, from_gymnasium, reward_map, to_gymnasium
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from confide.problems.lq import LQSystem
     from confide.problems.python_control import from_control, to_control
     from confide.problems.tabular import TabularMDP
+    from confide.problems.zoo.bandits import linear_bandit, news
     from confide.problems.zoo.control import double_integrator, glucose, mass_chain, oscillator, pendulum, random_lq, thermal
     from confide.problems.zoo.icu_sepsis import icu_sepsis, icu_sepsis_centres, icu_sepsis_expert
     from confide.problems.zoo.linear import latent, one_hot
@@ -22,6 +24,7 @@ __all__ = [
     "PROBLEMS",
     "GymProblem",
     "LQSystem",
+    "LinearBandit",
     "LinearMDP",
     "LinearMixtureMDP",
     "Problem",
@@ -40,11 +43,13 @@ __all__ = [
     "icu_sepsis_expert",
     "latent",
     "liao_hard",
+    "linear_bandit",
     "load_problem",
     "lock",
     "lock_rewards",
     "make",
     "mass_chain",
+    "news",
     "one_hot",
     "oscillator",
     "pendulum",
@@ -63,11 +68,13 @@ _HOMES = {
     "catalogue": ("PROBLEMS", "make"),
     "files": ("Problem", "load_problem", "save_problem"),
     "gym": ("GymProblem", "from_gymnasium", "reward_map", "to_gymnasium"),
+    "bandit": ("LinearBandit",),
     "linear_mdp": ("LinearMDP",),
     "linear_mixture": ("LinearMixtureMDP",),
     "lq": ("LQSystem",),
     "python_control": ("from_control", "to_control"),
     "tabular": ("TabularMDP",),
+    "zoo.bandits": ("linear_bandit", "news"),
     "zoo.control": ("double_integrator", "glucose", "mass_chain", "oscillator", "pendulum", "random_lq", "thermal"),
     "zoo.icu_sepsis": ("icu_sepsis", "icu_sepsis_centres", "icu_sepsis_expert"),
     "zoo.linear": ("latent", "one_hot"),

@@ -23,7 +23,7 @@ class Entry:
     """Where a problem's builder is defined, what the problem is, and its paper (empty: our own)."""
 
     place: str  # module:function
-    family: str  # what an agent may know of it: mixture, linear MDP, linear control or table
+    family: str  # what an agent may know of it: mixture, linear MDP, linear bandit, linear control or table
     about: str
     paper: str = ""
     rewards: bool = True  # whether they are public; otherwise they are learned
@@ -63,6 +63,10 @@ PROBLEMS = {
         "treatment of sepsis, estimated from MIMIC-III; needs confide[icu]",
         "Choudhary24",
     ),
+    "linear-bandit": Entry(
+        f"{_ZOO}.bandits:linear_bandit", "linear bandit", "one step, ten actions with a context each, rewards linear in contexts"
+    ),
+    "news": Entry(f"{_ZOO}.bandits:news", "linear bandit", "which of ten articles to show to readers of six groups"),
     "oscillator": Entry(f"{_ZOO}.control:oscillator", "linear control", "a damped oscillator with one input"),
     "random-lq": Entry(f"{_ZOO}.control:random_lq", "linear control", "a random stable system"),
     "thermal": Entry(f"{_ZOO}.control:thermal", "linear control", "three rooms in a row, two heaters"),

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from confide.arguments import regular
 from confide.errors import ConfideError, InvalidParameter
+from confide.problems.bandit import LinearBandit
 from confide.problems.linear_mdp import LinearMDP
 from confide.problems.linear_mixture import LinearMixtureMDP
 from confide.problems.lq import LQSystem
@@ -18,7 +19,7 @@ from confide.problems.saving import FORMAT, ROWS, save_problem
 from confide.problems.tabular import TabularMDP
 from confide.problems.transitions import sparse_rows
 
-Problem = TabularMDP | LinearMixtureMDP | LinearMDP | LQSystem
+Problem = TabularMDP | LinearMixtureMDP | LinearMDP | LQSystem | LinearBandit
 Stored = dict[str, npt.NDArray[Any]]
 
 _KINDS: dict[str, type[Problem]] = {
@@ -26,6 +27,7 @@ _KINDS: dict[str, type[Problem]] = {
     LinearMixtureMDP.kind: LinearMixtureMDP,
     LinearMDP.kind: LinearMDP,
     LQSystem.kind: LQSystem,
+    LinearBandit.kind: LinearBandit,
 }
 __all__ = ["Problem", "load_problem", "save_problem"]
 

@@ -19,7 +19,7 @@ def save_problem(problem: Any, path: str | Path) -> None:
     kind = vars(type(problem)).get("kind")  # its own: a subclass would not be the same when it is loaded
     if kind is None:
         raise InvalidParameter(
-            f"only TabularMDP, LinearMixtureMDP, LinearMDP and LQSystem can be saved, got {type(problem).__name__}"
+            f"only TabularMDP, LinearMixtureMDP, LinearMDP, LQSystem and LinearBandit can be saved, got {type(problem).__name__}"
         )
     values = {field.name: getattr(problem, field.name) for field in fields(problem)}
     if kind == "table":

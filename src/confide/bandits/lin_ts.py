@@ -1,0 +1,111 @@
+"""Thompson sampling for contextual linear bandits, on discounted releases. Privacy is proved, regret is measured."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from confide.bandits.belief_planning import Belief, believe, closed, combined, random_directions, recall
+from confide.bandits.contributions import PlayedContexts
+from confide.errors import InvalidParameter
+from confide.learning.arguments import check_asked, check_choices, choose_schedule
+from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.mechanisms.sources import NoiseSource
+from confide.policy import ContextPolicy
+from confide.privacy.bounded import Released
+from confide.privacy.request import Request
+from confide.privatizers import Schedule, counter_of_rates, geometric
+from confide.problems.bandit import CENTRE, LinearBanditPublic
+from confide.statistics.bounds import RegressionRows
+
+POLICIES = 16  # per round
+FIRST, GROWTH = 50, 1.3  # users of the first round, and growth of their number from release to release
+BALANCE = 2.0  # kappa: of x y against x x^T
+SAMPLED, ADDED = 0.2, 0.3  # standard deviations of the belief: around which samples lie, and that a bonus adds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BanditPlanning:
+    """Between two releases: a belief about the weights, and policies from it, by samples or by a bonus."""
+
+    public: LinearBanditPublic
+    bound: RegressionRows
+    ratio: float  # of the releases; 0: rounds are differences of releases
+    samples: bool
+    spread: float  # in standard deviations of the belief
+
+    def plan(self, released: Released) -> Round:
+        memory, d = released.memory, self.public.dimension
+        seed, history, signal = memory["seed"], recall(memory, self.bound.size), None
+        rng = np.random.default_rng([int(seed), released.generation])
+        statistic = PlayedContexts(self.bound, self.public.actions)
+        if released.generation == 0:
+            policies = tuple(ContextPolicy(weights) for weights in random_directions(POLICIES, d, rng))
+        else:
+            history = closed(history, released, differences=self.ratio == 0)
+            values, noise = combined(history, self.ratio, 1 / d)
+            (Lambda,), (u,) = self.bound.unpack(values)
+            belief = believe(Lambda, u, noise=noise, balance=self.bound.balance)
+            signal, policies = float(np.trace(Lambda)) / d, self._policies(belief, rng)
+        return Round(policies, statistic, {"seed": seed, **history.arrays()}, signal)
+
+    def _policies(self, belief: Belief, rng: np.random.Generator) -> tuple[ContextPolicy, ...]:
+        if not self.samples:
+            return (ContextPolicy(belief.mean, self.spread * belief.root.T),)
+        drawn = [belief.drawn(self.spread, rng) for _ in range(POLICIES - 1)]
+        return tuple(ContextPolicy(weights) for weights in (*drawn, belief.mean))
+
+    def describe(self) -> Description:
+        how = f"{POLICIES - 1} samples within {self.spread:g} x its standard deviation, and its mean"
+        if not self.samples:
+            how = f"its mean, with a bonus of {self.spread:g} x the standard error"
+        return Description("tight", f"a belief about the weights from all releases: {how}", self.bound.rows)
+
+
+def check_bandit(public: Any, name: str) -> None:
+    if not isinstance(public, LinearBanditPublic):
+        raise InvalidParameter(f"{name} needs a contextual bandit (LinearBandit.public), got {type(public).__name__}")
+
+
+def tight(
+    public: LinearBanditPublic, *, episodes: int, privacy: Request, schedule: Schedule | None, samples: bool, spread: float
+) -> Calibration:
+    """One query per user, on discounted releases at geometric times."""
+    chosen = choose_schedule(schedule, geometric(episodes, first=FIRST, ratio=GROWTH))
+    counter, ratio = counter_of_rates(chosen, privacy)
+    if ratio is None:
+        raise InvalidParameter(f"all releases are looked at together, and {chosen.leaves} are too many: choose fewer")
+    bound = RegressionRows(1, public.dimension, 1.0, CENTRE, BALANCE)
+    return Calibration(BanditPlanning(public, bound, ratio, samples, spread), chosen, counter)
+
+
+class LinTS(Learner):
+    """Thompson sampling: each user gets the best of its own actions for weights that were drawn from the current belief.
+
+    Guarantee: joint DP (`JointDP`) or local DP (`LocalDP`) for every user, contexts, action and reward together, by one query per user
+    (`PlayedContexts`); delta = 0 gives the K-norm or Laplace mechanism. Policies are functions of releases and of a public seed; which
+    action they choose for a user depends on that user's own contexts, and is seen by that user alone. PRIVACY IS PROVED; REGRET IS
+    MEASURED (docs/bandits.md), not proved.
+
+    `bonus_scale` is the spread of the samples in standard deviations of the belief (0.2; 0 plays the mean).
+    """
+
+    name = "lin-ts"
+    abilities = replace(Learner.abilities, counts=False)  # contexts are real numbers: there is nothing to count
+
+    def __init__(
+        self,
+        public: LinearBanditPublic,
+        *,
+        episodes: int,
+        privacy: Request,
+        schedule: Schedule | None = None,
+        bonus_scale: float | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        check_bandit(public, self.name)
+        check_asked(episodes, privacy)
+        check_choices("tight", bonus_scale)
+        spread = SAMPLED if bonus_scale is None else float(bonus_scale)
+        made = tight(public, episodes=episodes, privacy=privacy, schedule=schedule, samples=True, spread=spread)
+        super().__init__(made, privacy=privacy, noise=noise)

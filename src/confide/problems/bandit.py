@@ -1,0 +1,129 @@
+"""Contextual linear bandits: each user comes with a context for every action, and one action is played."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.arguments import array, fits, generator, text, whole
+from confide.errors import InvalidParameter
+from confide.policy import ContextPolicy, Policy, RandomPolicy
+from confide.problems.saving import save_problem
+from confide.problems.transitions import frozen
+from confide.trajectory import Trajectories
+
+Array = npt.NDArray[np.float64]
+CENTRE = 0.5  # of rewards, which are in [0, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class LinearBanditPublic:
+    """What an agent may know: how many numbers a context has, and how many actions there are. Contexts are the users' own."""
+
+    family: ClassVar[str] = "linear bandit"
+    horizon: ClassVar[int] = 1
+
+    dimension: int
+    actions: int
+
+
+@dataclass(frozen=True, eq=False)
+class LinearBandit:
+    """A user is drawn from a population, contexts [user, a, i]. Action a has reward 1 with probability 1/2 + <x_a, parameter>, else 0.
+
+    An episode has one step. As states a trajectory has the user's contexts [user, h, a, i]; the state after the step does not exist.
+    Values and regret are exact: averages over the population.
+    """
+
+    kind: ClassVar[str] = "linear-bandit"  # in a saved file
+    horizon: ClassVar[int] = 1
+    chunk: ClassVar[int] = 8192  # users sampled at a time
+
+    parameter: Array = field(repr=False)
+    contexts: Array = field(repr=False)
+    name: str = "linear-bandit"
+
+    def __post_init__(self) -> None:
+        theta, x = array("parameter", self.parameter), array("contexts", self.contexts)
+        if theta.ndim != 1 or x.ndim != 3 or x.shape[2] != len(theta) or x.size == 0:
+            shapes = "contexts must have shape (users, actions, dimension) and parameter (dimension,)"
+            raise InvalidParameter(f"{shapes}, got {x.shape} and {theta.shape}")
+        norms = np.linalg.norm(x, axis=2)
+        if not (norms <= 1 + 1e-9).all():
+            n, a = np.argwhere(~(norms <= 1 + 1e-9))[0]
+            raise InvalidParameter(f"contexts[user={n}, a={a}] must have norm at most 1, got {norms[n, a]:.4g}")
+        means = x @ theta
+        if not (np.abs(means) <= CENTRE + 1e-9).all():
+            n, a = np.argwhere(~(np.abs(means) <= CENTRE + 1e-9))[0]
+            raise InvalidParameter(f"|<contexts[user={n}, a={a}], parameter>| must be at most 1/2, got {abs(means[n, a]):.4g}")
+        text("name", self.name)
+        object.__setattr__(self, "parameter", frozen(theta))
+        object.__setattr__(self, "contexts", frozen(np.ascontiguousarray(x)))
+
+    @property
+    def actions(self) -> int:
+        return int(self.contexts.shape[1])
+
+    @property
+    def dimension(self) -> int:
+        return len(self.parameter)
+
+    @property
+    def public(self) -> LinearBanditPublic:
+        return LinearBanditPublic(self.dimension, self.actions)
+
+    @cached_property
+    def _means(self) -> Array:
+        """Expected rewards [user, a]."""
+        means: Array = np.clip(CENTRE + self.contexts @ self.parameter, 0.0, 1.0)
+        return means
+
+    @property
+    def optimal_policy(self) -> ContextPolicy:
+        return ContextPolicy(self.parameter)
+
+    @cached_property
+    def optimal_value(self) -> float:
+        """The largest expected reward: every user gets the best of its own actions."""
+        return float(self._means.max(axis=1).mean())
+
+    @cached_property
+    def uniform_value(self) -> float:
+        """The value of playing at random: the other end of the scale."""
+        return float(self._means.mean())
+
+    def value(self, policy: Policy) -> float:
+        """The exact expected reward of a policy."""
+        policy = self._fitting(policy)
+        if isinstance(policy, RandomPolicy):
+            return self.uniform_value
+        played = policy.choose(self.contexts)
+        return float(np.take_along_axis(self._means, played[:, None], axis=1).mean())
+
+    def sample(self, policy: Policy, users: int, rng: np.random.Generator) -> Trajectories:
+        """Independent users under one policy, with their contexts."""
+        policy = self._fitting(policy)
+        fits(users=whole("users", users, at_least=0), steps=2, actions=self.actions, dimension=self.dimension)
+        who = generator("rng", rng).integers(len(self.contexts), size=users)
+        states = np.full((users, 2, self.actions, self.dimension), np.nan)
+        states[:, 0] = self.contexts[who]
+        if isinstance(policy, RandomPolicy):
+            played = rng.integers(self.actions, size=users)
+        else:
+            played = policy.choose(states[:, 0])
+        rewards = (rng.random(users) < self._means[who, played]).astype(float)
+        return Trajectories(states, played[:, None], rewards[:, None])
+
+    def save(self, path: str | Path) -> None:
+        """Into one file that `load_problem`, and the command line, open again."""
+        save_problem(self, path)
+
+    def _fitting(self, policy: Policy) -> ContextPolicy | RandomPolicy:
+        fits_here = isinstance(policy, ContextPolicy) and policy.weights.shape == self.parameter.shape
+        if not fits_here and not (isinstance(policy, RandomPolicy) and policy.choices == self.actions):
+            raise InvalidParameter(f"a linear bandit needs a ContextPolicy with {self.dimension} weights")
+        assert isinstance(policy, ContextPolicy | RandomPolicy)
+        return policy
