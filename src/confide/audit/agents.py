@@ -271,7 +271,9 @@ def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
     if distance.max() <= 0:
         raise InvalidParameter(f"no two users of {problem.name} differ in what they contribute: this audit cannot show anything")
     common = np.subtract.outer(sent.sum(axis=1), sent.sum(axis=1)) ** 2 / sent.shape[1]
-    distance -= 1e-6 * common  # of pairs that are equally far apart one whose difference a draw shared by all coordinates cannot hide
+    distance -= (
+        1e-6 * common
+    )  # of pairs that are equally far apart one whose difference a draw shared by all coordinates cannot hide
     one, other = first[list(np.unravel_index(distance.argmax(), distance.shape))]
     return everybody[int(one) : int(one) + 1], everybody[int(other) : int(other) + 1]
 
