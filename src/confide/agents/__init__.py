@@ -21,11 +21,17 @@ if TYPE_CHECKING:
     from confide.mixtures.questions_vi import QuestionsVI
     from confide.mixtures.ucrl_vtr import UCRLVTR
     from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
+    from confide.tables.ldp_obi import LDPOBI
+    from confide.tables.pucb import PUCB
     from confide.tables.tabular_psrl import TabularPSRL
+    from confide.tables.ucbvi import UCBVI
 
 __all__ = [
+    "LDPOBI",
     "LSVIUCB",
     "OFULQ",
+    "PUCB",
+    "UCBVI",
     "UCRLVTR",
     "Abilities",
     "Agent",
@@ -67,6 +73,9 @@ __getattr__ = lazy(
         "NextStateVI": "confide.linear_mdps.next_state_vi",
         "batches": "confide.linear_mdps",
         "TabularPSRL": "confide.tables.tabular_psrl",
+        "PUCB": "confide.tables.pucb",
+        "UCBVI": "confide.tables.ucbvi",
+        "LDPOBI": "confide.tables.ldp_obi",
         "CertaintyEquivalentLQ": "confide.control.certainty_equivalent_lq",
         "OFULQ": "confide.control.ofu_lq",
         "ThompsonLQ": "confide.control.thompson_lq",

@@ -124,6 +124,33 @@ AGENTS = {
         "table",
         "confide",
     ),
+    "pucb": Entry(
+        "confide.tables.pucb:PUCB",
+        "optimistic value iteration on private counts; joint as printed",
+        "table",
+        "Vietri20",
+        theorems=_theorems("Vietri20", joint=(1 / 2, "abstract"), pure_joint=(1 / 2, "abstract")),
+    ),
+    "ucbvi": Entry(
+        "confide.tables.ucbvi:UCBVI",
+        "pucb with another bonus; joint and local as printed",
+        "table",
+        "ChowdhuryZhou21",
+        theorems=_theorems(
+            "ChowdhuryZhou21",
+            joint=(1 / 2, "Table 1"),
+            local=(1 / 2, "Table 1"),
+            pure_joint=(1 / 2, "Table 1"),
+            pure_local=(1 / 2, "Table 1"),
+        ),
+    ),
+    "ldp-obi": Entry(
+        "confide.tables.ldp_obi:LDPOBI",
+        "optimistic backward induction on noisy messages; local as printed",
+        "table",
+        "Garcelon21",
+        theorems=_theorems("Garcelon21", local=(1 / 2, "abstract"), pure_local=(1 / 2, "abstract")),
+    ),
     "ofu-lq": Entry(
         "confide.control.ofu_lq:OFULQ",
         "optimistic control: optimal gains for the cheapest plausible system",

@@ -17,8 +17,8 @@ from confide.trajectory import Trajectories, TransitionCounts
 class VisitCounts:
     """Counts of transitions (layer, s, a, s'), and if asked for of pairs (layer, s, a), and sums of rewards in [0, 1] of pairs.
 
-    Enforced: at most `steps` steps of a user are looked at; each adds one to one cell and one pair, and at most one to one sum of rewards.
-    With several layers there is one for each step, and with one layer all steps count in the same cells.
+    Enforced: at most `steps` steps of a user are looked at; each adds one to one cell and one pair, and at most one to one sum of
+    rewards. With several layers there is one for each step, and with one layer all steps count in the same cells.
 
     Sensitivity. Let p be the number of parts (cells, pairs, rewards). In each part a user's numbers are not negative and sum to at most
     `steps`, in a layer of its own for each step to at most one. So a part's L2 norm is at most R = sqrt(steps) with layers and R = steps
@@ -94,8 +94,9 @@ class VisitCounts:
 
 
 class Visits:
-    """Turns users into their counts. A step with a state, an action or a successor that does not exist is not counted; neither is the reward
-    of a step whose state or action does not exist, or that is not finite. Other rewards are clipped to [0, 1], and rounded down."""
+    """Turns users into their counts. A step with a state, an action or a successor that does not exist is not counted; neither is the
+    reward of a step whose state or action does not exist, or that is not finite. Other rewards are clipped to [0, 1], and rounded
+    down."""
 
     def __init__(self, bound: VisitCounts) -> None:
         self.bound = bound

@@ -15,13 +15,13 @@ from confide.tables.ucbvi import Choices
 class LDPOBI(Learner):
     """LDP-OBI: optimistic backward induction on locally private sums of visits over an episode.
 
-    Guarantee: local DP for every user (`LocalDP`), by one message per user. calibration="tight" also keeps `JointDP`, for which the paper has no
-    constants.
+    Guarantee: local DP for every user (`LocalDP`), by one message per user. calibration="tight" also keeps `JointDP`, for which the
+    paper has no constants.
 
     Reference: [Garcelon21]; calibration="paper": Laplace noise 6 H / epsilon on every number, and the printed bonus (`tables/printed.py`:
     recalled in part, derived in part). Its epsilon is true: a user who is replaced changes three kinds of sums by at most 2 H each in
-    L1. Where rewards are known only one kind is sent, and a third of epsilon is spent. `confide.explain` says from how many users on the bonus lets
-    learning start: on riverswim 4e8 at epsilon = 1.
+    L1. Where rewards are known only one kind is sent, and a third of epsilon is spent. `confide.explain` says from how many users on
+    the bonus lets learning start: on riverswim 4e8 at epsilon = 1.
 
     Departures of "paper": those of `UCBVI`; a table whose steps differ has sums for each step. Departures of "tight": those of `UCBVI`;
     messages are made by a codebook, whose noise is several times less.

@@ -50,8 +50,8 @@ class Optimist:
     def q_values(self, probabilities: Array, rewards: Array, bonus: Bonus, policy: Array | None = None) -> Array:
         """[h, s, a], of the greedy policy or of the given one [h, s, a], for probabilities [pair, s'] and rewards [h, s, a]."""
         weights = np.zeros((0, 0, 0)) if policy is None else policy
-        arrays = (np.ascontiguousarray(each, dtype=float) for each in (probabilities, rewards))
-        return _kernels.backward(*arrays, bonus.fixed, bonus.slope, bonus.spread, self.left, self.ceiling, self.ends, weights)
+        P, r = (np.ascontiguousarray(each, dtype=float) for each in (probabilities, rewards))
+        return _kernels.backward(P, r, bonus.fixed, bonus.slope, bonus.spread, self.left, self.ceiling, self.ends, weights)
 
 
 def greedy(Q: Array, ties: float, rng: np.random.Generator) -> Ints:

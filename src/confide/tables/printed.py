@@ -4,15 +4,15 @@ Where they are from. No text of [Vietri20], [Garcelon21] and [ChowdhuryZhou21] c
 recalled, and steps that are not recalled are derived, as each docstring says. Compare with the papers before relying on a digit. Common
 to all: H steps, S states, A actions, K users, T = K H, rewards in [0, 1]; n is a count of visits of (h, s, a), and every count is noised.
 
-True loss. [Vietri20] and [ChowdhuryZhou21] divide epsilon by 3 H: three kinds of counts (visits, transitions, rewards) of H steps each. But
-a user who is replaced leaves up to H cells of each kind and enters up to H others: the L1 sensitivity is 6 H. So the printed noise gives 2
-epsilon under "replace", and epsilon under "null". [Garcelon21] divides by 6 H. Where rewards are known, they are not counted: two thirds of
-these, and for [Garcelon21] a third.
+True loss. [Vietri20] and [ChowdhuryZhou21] divide epsilon by 3 H: three kinds of counts (visits, transitions, rewards) of H steps each.
+But a user who is replaced leaves up to H cells of each kind and enters up to H others: the L1 sensitivity is 6 H. So the printed noise
+gives 2 epsilon under "replace", and epsilon under "null". [Garcelon21] divides by 6 H. Where rewards are known, they are not counted:
+two thirds of these, and for [Garcelon21] a third.
 """
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -49,33 +49,9 @@ class TableSetting:
         return math.ceil(self.log_levels)
 
 
-class Rule(Protocol):
-    """What a paper prints. `epsilon` is infinite without privacy."""
-
-    remaining: ClassVar[bool]  # whether Q_h is cut at H - h + 1 (h = 1..H), or at H
-
-    @property
-    def setting(self) -> TableSetting: ...
-
-    @property
-    def epsilon(self) -> float: ...
-
-    @property
-    def learned(self) -> bool:
-        """Whether rewards are learned."""
-
-    @property
-    def scale(self) -> float:
-        """b of the Laplace noise on every node of a tree, or on every number of a message."""
-
-    def errors(self, users: int) -> Errors:
-        """Of the counts of the first `users` users, with probability 1 - failure."""
-
-    def totals(self, visits: Array, errors: Errors) -> Array:
-        """What noisy counts are divided by."""
-
-    def bonus(self, n: Array, errors: Errors) -> Bonus:
-        """For these totals [pair]."""
+# Every rule has a `scale`, the b of the Laplace noise on every node of a tree or number of a message; `errors(users)`, which bound the
+# noise of the counts with probability 1 - failure; `totals(visits, errors)`, by which noisy counts are divided; and `bonus(n, errors)` for
+# these totals. `epsilon` is infinite without privacy. Q_h is cut at the steps left (`remaining`), or at H.
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +100,9 @@ class UCBVIRule:
     """[ChowdhuryZhou21], Private-UCB-VI with its central and its local privatizer.
 
     P~ = N~(s, a, s') / max(1, N~(s, a) + E1), and so for rewards. The bonus is H L / sqrt(n) + H (S E2 + 2 E1) / n with n = max(1, N~ +
-    E1), L = sqrt(2 ln(4 S A T / delta)), and for rewards L / sqrt(n) + 3 E1 / n. Central: a tree whose nodes have Laplace noise b = 3 H log2
-    K / epsilon, of which log2 K are summed: E1 = b sqrt(8 log2 K ln(6 S A T / delta)), for E2 with S^2. Local: b = 3 H / epsilon, and K of
-    them. Recalled; the base of the logarithm is that of the tree.
+    E1), L = sqrt(2 ln(4 S A T / delta)), and for rewards L / sqrt(n) + 3 E1 / n. Central: a tree whose nodes have Laplace noise b = 3 H
+    log2 K / epsilon, of which log2 K are summed: E1 = b sqrt(8 log2 K ln(6 S A T / delta)), for E2 with S^2. Local: b = 3 H / epsilon,
+    and K of them. Recalled; the base of the logarithm is that of the tree.
     """
 
     remaining: ClassVar[bool] = True
@@ -165,9 +141,9 @@ class OBIRule:
 
     P~ = N~(s, a, s') / (N~(s, a) + alpha c3), N~(s, a) = sum_s' N~(s, a, s'). The bonus of step h is (H - h + 1) beta_p + beta_r,
     beta_p = sqrt(14 S L / n) + (S c4 + (alpha + 1) c3) / n, beta_r = sqrt(2 L / n) + ((alpha + 1) c2 + c1) / n, n the divisor. Recalled;
-    derived here: alpha = 2 (any above one will do), L = ln(4 pi^2 S A H k^3 / (3 delta)), and for a sum of m Laplace variables in one of N numbers
-    c = b max(sqrt(m), sqrt(l)) sqrt(8 l), l = ln(4 pi^2 k^2 N / (3 delta)) [Chan11, Lemma 2.8 with a union over users], m = k for c1, c2 and c4,
-    and m = S k for c3. k users so far.
+    derived here: alpha = 2 (any above one will do), L = ln(4 pi^2 S A H k^3 / (3 delta)), and for a sum of m Laplace variables in one
+    of N numbers c = b max(sqrt(m), sqrt(l)) sqrt(8 l), l = ln(4 pi^2 k^2 N / (3 delta)) [Chan11, Lemma 2.8 with a union over users], m
+    = k for c1, c2 and c4, and m = S k for c3. k users so far.
     """
 
     remaining: ClassVar[bool] = True
@@ -203,10 +179,10 @@ class OBIRule:
         return Bonus(np.where(known, fixed, np.inf), slope, np.zeros_like(n))
 
 
-AnyRule = TypeVar("AnyRule", PUCBRule, UCBVIRule, OBIRule)
+AnyRule = PUCBRule | UCBVIRule | OBIRule
 
 
-def bonus_of_one(rule: Rule) -> float:
+def bonus_of_one(rule: AnyRule) -> float:
     """The bonus at the first step of a pair that every one of the K users visits."""
     K, H = rule.setting.episodes, rule.setting.horizon
     errors = rule.errors(K)
@@ -215,7 +191,8 @@ def bonus_of_one(rule: Rule) -> float:
 
 
 def starts(rule: AnyRule, below: float | None = None) -> int:
-    """From how many users on a pair that all of them visit has a bonus below H (or `below`): before, every Q is cut, and nothing is learned."""
+    """From how many users on a pair that all of them visit has a bonus below H (or `below`). Before, every Q is cut: nothing is
+    learned."""
     least = float(rule.setting.horizon) if below is None else real("below", below, above=0)
 
     def known(users: int) -> bool:

@@ -18,10 +18,11 @@ class PUCB(Learner):
     Guarantee: joint DP for every user (`JointDP`), by one query per user: all counts of the episode together. Actions are functions of
     releases and of a public seed. calibration="tight" also keeps `LocalDP`, for which the paper has no constants.
 
-    Reference: [Vietri20]; calibration="paper": a binary tree over the episodes for every count, each with epsilon / (3 H), and the printed bonus
-    (`tables/printed.py`: recalled, not copied). The guarantee states the true epsilon of this noise. Under "replace" it is twice the printed
-    one (4/3 where rewards are known) and is refused: a user who is replaced leaves H cells of each kind, and enters H others. Under "null" it
-    is kept. `confide.explain` says from how many users on the bonus lets learning start: on riverswim 15 million at epsilon = 1.
+    Reference: [Vietri20]; calibration="paper": a binary tree over the episodes for every count, each with epsilon / (3 H), and the
+    printed bonus (`tables/printed.py`: recalled, not copied). The guarantee states the true epsilon of this noise. Under "replace" it
+    is twice the printed one (4/3 where rewards are known) and is refused: a user who is replaced leaves H cells of each kind, and
+    enters H others. Under "null" it is kept. `confide.explain` says from how many users on the bonus lets learning start: on riverswim
+    15 million at epsilon = 1.
 
     Departures of both calibrations: those of `UCBVI`.
     """
@@ -45,4 +46,4 @@ class PUCB(Learner):
         choices.setting(public)
         if calibration == "paper" and isinstance(privacy, LocalDP):
             raise PrivacyError('[Vietri20] has no constants for LocalDP: use calibration="tight", or LDP-OBI (ldp-obi)')
-        super().__init__(choices.calibrate(public, PUCBRule, layers=None, factor=0.02), privacy=privacy, noise=noise)
+        super().__init__(choices.calibrate(public, PUCBRule, layers=None, factor=0.01), privacy=privacy, noise=noise)

@@ -1,4 +1,5 @@
-"""Private-UCB-VI [ChowdhuryZhou21], and what all optimistic learners of tables share: they differ in their bonus and in the printed noise."""
+"""Private-UCB-VI [ChowdhuryZhou21], and what all optimistic learners of tables share: they differ in their bonus and in the printed
+noise."""
 
 import math
 from collections.abc import Callable
@@ -22,11 +23,10 @@ from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.count_contributions import VisitCounts, Visits
 from confide.tables.model_planning import Counts, posterior, reward_posterior
 from confide.tables.optimistic_planning import Bonus, Errors, Optimist, greedy
-from confide.tables.printed import OBIRule, PUCBRule, TableSetting, UCBVIRule, bonus_of_one, starts
+from confide.tables.printed import AnyRule, OBIRule, TableSetting, UCBVIRule, bonus_of_one, starts
 from confide.tables.support_features import Support, support_of
 
 Array = npt.NDArray[np.float64]
-AnyRule = PUCBRule | UCBVIRule | OBIRule
 MakeRule = Callable[[TableSetting, float, bool], AnyRule]  # for a setting, an epsilon, and whether rewards are learned
 TIES = 1e-9  # differences of value that are none
 FIRST, GROWTH = 100, 1.2  # users of the first round, and how much longer each is than those before it
@@ -82,7 +82,8 @@ class PrintedTables:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TightTables:
-    """Optimistic planning on budgeted counts: the posterior mean of the table, and the paper's bonus with the release's own noise in it."""
+    """Optimistic planning on budgeted counts: the posterior mean of the table, and the paper's bonus with the release's own noise in
+    it."""
 
     public: TabularPublic
     support: Support
@@ -185,19 +186,20 @@ def paper(public: TabularPublic, rule: AnyRule, choices: Choices, layers: int) -
 class UCBVI(Learner):
     """Private-UCB-VI: optimistic value iteration on private counts of every step.
 
-    Guarantee: joint DP for every user (`JointDP`), or local DP (`LocalDP`), by one query per user: all counts of the episode together. Actions
-    are functions of releases and of a public seed. `NoPrivacy` is UCB-VI without noise.
+    Guarantee: joint DP for every user (`JointDP`), or local DP (`LocalDP`), by one query per user: all counts of the episode together.
+    Actions are functions of releases and of a public seed. `NoPrivacy` is UCB-VI without noise.
 
     Reference: [ChowdhuryZhou21]; calibration="paper": the bonus and the Laplace noise of its central and local privatizers
     (`tables/printed.py`: recalled, not copied), a release per episode. The guarantee states the true epsilon of this noise, which under
     "replace" is larger than the printed one, by a factor of 2, or 4/3 where rewards are known: it is refused, and kept under "null".
     `confide.explain` says from how many users on its bonus lets learning start.
 
-    Departures of "paper": rewards that are known are not counted; terminal states that are known have no bonus; Q is cut at zero from below; equal
-    actions are told apart at random. Departures of "tight" (none needed for privacy): the budgeted counts of `TabularPSRL`, pooled over
-    steps where they are alike; exact accounting of one query; releases on a geometric schedule through the counter with the least
-    noise; the posterior mean of the table; the printed bonus with the standard deviation of the release's noise for its bound, without
-    logarithms, in proportion to the steps left, times `bonus_scale`. Regret is measured, not proved (docs/tables.md).
+    Departures of "paper": rewards that are known are not counted; terminal states that are known have no bonus; Q is cut at zero from
+    below; equal actions are told apart at random. Departures of "tight" (none needed for privacy): the budgeted counts of
+    `TabularPSRL`, pooled over steps where they are alike; exact accounting of one query; releases on a geometric schedule through the
+    counter with the least noise; the posterior mean of the table; the printed bonus with the standard deviation of the release's noise
+    for its bound, without logarithms, in proportion to the steps left, times `bonus_scale`. Regret is measured, not proved
+    (docs/tables.md).
     """
 
     name = "ucbvi"
@@ -220,4 +222,4 @@ class UCBVI(Learner):
         def rule(setting: TableSetting, epsilon: float, learned: bool) -> UCBVIRule:
             return UCBVIRule(setting, epsilon, learned, local=isinstance(privacy, LocalDP))
 
-        super().__init__(choices.calibrate(public, rule, layers=None, factor=0.05), privacy=privacy, noise=noise)
+        super().__init__(choices.calibrate(public, rule, layers=None, factor=0.02), privacy=privacy, noise=noise)
