@@ -97,6 +97,8 @@ LEARNERS = {
     "ucbvi": of(agents.UCBVI, RIVER, schedule=TENS),
     "ucbvi, steps differ": of(agents.UCBVI, riverswim_stage(states=3, horizon=3), schedule=TENS),
     "ucbvi, printed": of(agents.UCBVI, RIVER, calibration="paper", refuses=("joint", "joint, pure", "central", *LOCAL)),
+    "ucbpo": of(agents.UCBPO, RIVER, schedule=TENS),
+    "ucbpo, printed": of(agents.UCBPO, COINS, calibration="paper", refuses=("joint", "joint, pure", "central", *LOCAL)),
     "ldp-obi": of(agents.LDPOBI, RIVER, schedule=TENS),
     "ldp-obi, printed": of(agents.LDPOBI, COINS, calibration="paper", refuses=("joint", "joint, null", "joint, pure", "central")),
     "ofu-lq": of(agents.OFULQ, SYSTEM, schedule=TENS),

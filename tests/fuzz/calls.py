@@ -303,7 +303,7 @@ def _agents():
     for name, public in {
         **dict.fromkeys(("UCRLVTR", "UCRLVTRPlus", "LinOptVI", "LinOptPO", "LikelihoodVI", "QuestionsVI"), mixture),
         **dict.fromkeys(("LSVIUCB", "NextStateVI"), linear),
-        **dict.fromkeys(("TabularPSRL", "PUCB", "UCBVI", "LDPOBI"), problems.riverswim(states=3, horizon=3).public),
+        **dict.fromkeys(("TabularPSRL", "PUCB", "UCBVI", "UCBPO", "LDPOBI"), problems.riverswim(states=3, horizon=3).public),
         **dict.fromkeys(("OFULQ", "ThompsonLQ", "CertaintyEquivalentLQ"), system),
     }.items():
         made = getattr(agents, name)

@@ -32,7 +32,7 @@ def test_the_bonus_of_pucb():
 
 
 def test_another_reading_of_pucb():
-    """With logarithms of T = K H steps, and beta' = beta / 4, these are 1e5, 432 and 5.2: the order of magnitude does not hang on a reading."""
+    """With logarithms of T = K H steps, and beta' = beta / 4, these are 1e5, 432 and 5.2: of the same order."""
     found = []
     for K in USERS:
         E = 60 * math.log(1920 / 0.025) * math.log(20 * K) ** 2.5

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from confide.tables.ldp_obi import LDPOBI
     from confide.tables.pucb import PUCB
     from confide.tables.tabular_psrl import TabularPSRL
+    from confide.tables.ucbpo import UCBPO
     from confide.tables.ucbvi import UCBVI
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "LSVIUCB",
     "OFULQ",
     "PUCB",
+    "UCBPO",
     "UCBVI",
     "UCRLVTR",
     "Abilities",
@@ -75,6 +77,7 @@ __getattr__ = lazy(
         "TabularPSRL": "confide.tables.tabular_psrl",
         "PUCB": "confide.tables.pucb",
         "UCBVI": "confide.tables.ucbvi",
+        "UCBPO": "confide.tables.ucbpo",
         "LDPOBI": "confide.tables.ldp_obi",
         "CertaintyEquivalentLQ": "confide.control.certainty_equivalent_lq",
         "OFULQ": "confide.control.ofu_lq",

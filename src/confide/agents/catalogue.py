@@ -144,6 +144,19 @@ AGENTS = {
             pure_local=(1 / 2, "Table 1"),
         ),
     ),
+    "ucbpo": Entry(
+        "confide.tables.ucbpo:UCBPO",
+        "ucbvi with policy optimisation: softmax policies, improved step by step",
+        "table",
+        "ChowdhuryZhou21",
+        theorems=_theorems(
+            "ChowdhuryZhou21",
+            joint=(1 / 2, "Table 1"),
+            local=(1 / 2, "Table 1"),
+            pure_joint=(1 / 2, "Table 1"),
+            pure_local=(1 / 2, "Table 1"),
+        ),
+    ),
     "ldp-obi": Entry(
         "confide.tables.ldp_obi:LDPOBI",
         "optimistic backward induction on noisy messages; local as printed",

@@ -47,4 +47,4 @@ class LDPOBI(Learner):
         if calibration == "paper" and not isinstance(privacy, LocalDP | NoPrivacy):
             raise PrivacyError('[Garcelon21] has constants for LocalDP alone: use calibration="tight", or PUCB (pucb)')
         layers = 1 if public.stationary else None
-        super().__init__(choices.calibrate(public, OBIRule, layers=layers, factor=0.02), privacy=privacy, noise=noise)
+        super().__init__(choices.calibrate(public, OBIRule, factor=0.02, layers=layers), privacy=privacy, noise=noise)

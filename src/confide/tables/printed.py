@@ -102,7 +102,7 @@ class UCBVIRule:
     P~ = N~(s, a, s') / max(1, N~(s, a) + E1), and so for rewards. The bonus is H L / sqrt(n) + H (S E2 + 2 E1) / n with n = max(1, N~ +
     E1), L = sqrt(2 ln(4 S A T / delta)), and for rewards L / sqrt(n) + 3 E1 / n. Central: a tree whose nodes have Laplace noise b = 3 H
     log2 K / epsilon, of which log2 K are summed: E1 = b sqrt(8 log2 K ln(6 S A T / delta)), for E2 with S^2. Local: b = 3 H / epsilon,
-    and K of them. Recalled; the base of the logarithm is that of the tree.
+    and K of them. Private-UCB-PO bounds P~ in L1 instead, sqrt(2 S) L for L. Recalled; the base of the logarithm is that of the tree.
     """
 
     remaining: ClassVar[bool] = True
@@ -111,6 +111,7 @@ class UCBVIRule:
     epsilon: float
     learned: bool = True
     local: bool = False
+    policies: bool = False  # Private-UCB-PO
 
     @property
     def scale(self) -> float:
@@ -129,7 +130,8 @@ class UCBVIRule:
     def bonus(self, n: Array, errors: Errors) -> Bonus:
         H, S = self.setting.horizon, self.setting.states
         sampling = math.sqrt(2 * errors.log) / np.sqrt(n)
-        fixed = H * sampling + H * (S * errors.cell + 2 * errors.pair) / n
+        moves = np.sqrt(2.0 * S) * sampling if self.policies else sampling
+        fixed = H * moves + H * (S * errors.cell + 2 * errors.pair) / n
         if self.learned:
             fixed = fixed + sampling + (errors.reward + 2 * errors.pair) / n
         return Bonus(fixed, np.zeros_like(n), np.zeros_like(n))

@@ -53,6 +53,21 @@ def _rewards(public: TabularPublic, learned: Array | None) -> Array:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Knowledge:
+    """What one release says of the table, and what its next users contribute. Public."""
+
+    optimist: Optimist
+    probabilities: Array  # [pair, s']
+    rewards: Array  # [h, s, a]
+    bonus: Bonus
+    statistic: Visits | BudgetedVisits
+    signal: float | None = None
+
+    def q_values(self, policy: Array | None = None) -> Array:
+        return self.optimist.q_values(self.probabilities, self.rewards, self.bonus, policy)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PrintedTables:
     """Optimistic planning as printed: plain counts, and a bonus that covers their noise with high probability."""
 
@@ -61,7 +76,7 @@ class PrintedTables:
     rule: AnyRule
     factor: float  # of the bonus
 
-    def plan(self, released: Released) -> Round:
+    def known(self, released: Released) -> Knowledge:
         cells, visits, sums = self.bound.unpack(released.values)
         errors = self.rule.errors(released.users)
         n = self.rule.totals(cells.sum(axis=1) if visits is None or isinstance(self.rule, OBIRule) else visits, errors)
@@ -69,8 +84,10 @@ class PrintedTables:
         bonus = Bonus(self.factor * made.fixed, self.factor * made.slope, self.factor * made.spread)
         rewards = _rewards(self.public, None if sums is None else sums / divisor)
         optimist = _optimist(self.public, remaining=self.rule.remaining, known_last=False)
-        Q = optimist.q_values(cells / divisor[:, None], rewards, bonus)
-        return greedy_round(Q, Visits(self.bound), released, self.public.actions)
+        return Knowledge(optimist, cells / divisor[:, None], rewards, bonus, Visits(self.bound))
+
+    def plan(self, released: Released) -> Round:
+        return greedy_round(self.known(released), released)
 
     def describe(self) -> Description:
         K, H = self.rule.setting.episodes, self.rule.setting.horizon
@@ -95,19 +112,21 @@ class TightTables:
     def _weight(self) -> float:
         return math.sqrt(1 / (self.public.horizon if self.support.layers == 1 else self.support.layers))
 
-    def plan(self, released: Released) -> Round:
+    def known(self, released: Released) -> Knowledge:
         public, support = self.public, self.support
         statistic = BudgetedVisits(support, np.full(support.pairs, self._weight), self.bound)
         moves, sums = (part / self._weight for part in self.bound.unpack(released.values))
         noise = released.noise.std / self._weight
-        known = posterior(Counts(moves, sums * self.bound.balance, np.full(support.pairs, noise)), support)
+        known = posterior(Counts(moves, sums, np.full(support.pairs, noise)), support)
         learned = reward_posterior(known, support, self.bound.balance).mean if self.bound.balance else None
         errors = Errors(noise, noise, noise / (self.bound.balance or 1.0), 1.0)
         made = self.rule.bonus(self.rule.totals(known.totals, errors), errors).by_steps_left(public.horizon, self.factor)
         optimist = _optimist(public, remaining=True, known_last=public.rewards is not None)
-        Q = optimist.q_values(_dense(known.mean, support), _rewards(public, learned), made)
         signal = float(known.totals.mean()) * self._weight if released.generation else None
-        return greedy_round(Q, statistic, released, public.actions, signal)
+        return Knowledge(optimist, _dense(known.mean, support), _rewards(public, learned), made, statistic, signal)
+
+    def plan(self, released: Released) -> Round:
+        return greedy_round(self.known(released), released)
 
     def describe(self) -> Description:
         return Description("tight", f"bonus {self.factor:g} x the paper's, with the noise of the release in place of its bound")
@@ -120,12 +139,10 @@ def _dense(model: Array, support: Support) -> Array:
     return table
 
 
-def greedy_round(
-    Q: Array, statistic: Visits | BudgetedVisits, released: Released, choices: int, signal: float | None = None
-) -> Round:
-    seed = released.memory["seed"]
+def greedy_round(known: Knowledge, released: Released) -> Round:
+    seed, Q = released.memory["seed"], known.q_values()
     actions = greedy(Q, TIES, np.random.default_rng([int(seed), released.generation]))
-    return Round((TabularPolicy(actions, choices),), statistic, {"seed": seed}, signal)
+    return Round((TabularPolicy(actions, Q.shape[2]),), known.statistic, {"seed": seed}, known.signal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +165,8 @@ class Choices:
         check_asked(self.episodes, self.privacy)
         return TableSetting(self.episodes, public.horizon, public.states, public.actions, self.failure)
 
-    def calibrate(self, public: TabularPublic, make_rule: MakeRule, *, layers: int | None, factor: float) -> Calibration:
-        """`layers`: of the printed counts, None for one per step; `factor`: of the bonus, where it is tight."""
+    def calibrate(self, public: TabularPublic, make_rule: MakeRule, *, factor: float, layers: int | None = None) -> Calibration:
+        """`factor`: of the bonus, where it is tight; `layers`: of the printed counts, None for one per step."""
         setting = self.setting(public)
         epsilon = math.inf if isinstance(self.privacy, NoPrivacy) else self.privacy.epsilon
         rule = make_rule(setting, epsilon, public.rewards is None)
@@ -222,4 +239,4 @@ class UCBVI(Learner):
         def rule(setting: TableSetting, epsilon: float, learned: bool) -> UCBVIRule:
             return UCBVIRule(setting, epsilon, learned, local=isinstance(privacy, LocalDP))
 
-        super().__init__(choices.calibrate(public, rule, layers=None, factor=0.02), privacy=privacy, noise=noise)
+        super().__init__(choices.calibrate(public, rule, factor=0.02), privacy=privacy, noise=noise)
