@@ -46,4 +46,4 @@ class PUCB(Learner):
         choices.setting(public)
         if calibration == "paper" and isinstance(privacy, LocalDP):
             raise PrivacyError('[Vietri20] has no constants for LocalDP: use calibration="tight", or LDP-OBI (ldp-obi)')
-        super().__init__(choices.calibrate(public, PUCBRule, factor=0.01), privacy=privacy, noise=noise)
+        super().__init__(choices.calibrate(public, PUCBRule, factor=0.01, log=200.0), privacy=privacy, noise=noise)

@@ -88,7 +88,7 @@ class UCBPO(Learner):
         def rule(setting: TableSetting, epsilon: float, learned: bool) -> UCBVIRule:
             return UCBVIRule(setting, epsilon, learned, local=isinstance(privacy, LocalDP), policies=True)
 
-        made = choices.calibrate(public, rule, factor=0.02)
+        made = choices.calibrate(public, rule, factor=0.02, log=5.0)
         assert isinstance(made.algorithm, PrintedTables | TightTables)
         usual, keep = (STEP, KEEP) if calibration == "tight" else (paper_step(episodes, public.horizon, public.actions), 1.0)
         algorithm = PolicyTables(made.algorithm, step or usual, keep)

@@ -107,6 +107,7 @@ class TightTables:
     bound: BudgetedCounts
     rule: AnyRule
     factor: float
+    log: float  # in place of the printed logarithm
 
     @property
     def _weight(self) -> float:
@@ -119,7 +120,7 @@ class TightTables:
         noise = released.noise.std / self._weight
         known = posterior(Counts(moves, sums, np.full(support.pairs, noise)), support)
         learned = reward_posterior(known, support, self.bound.balance).mean if self.bound.balance else None
-        errors = Errors(noise, noise, noise / (self.bound.balance or 1.0), 1.0)
+        errors = Errors(noise, noise, noise / (self.bound.balance or 1.0), self.log)
         made = self.rule.bonus(self.rule.totals(known.totals, errors), errors).by_steps_left(public.horizon, self.factor)
         optimist = _optimist(public, remaining=True, known_last=public.rewards is not None)
         signal = float(known.totals.mean()) * self._weight if released.generation else None
@@ -165,24 +166,26 @@ class Choices:
         check_asked(self.episodes, self.privacy)
         return TableSetting(self.episodes, public.horizon, public.states, public.actions, self.failure)
 
-    def calibrate(self, public: TabularPublic, make_rule: MakeRule, *, factor: float, layers: int | None = None) -> Calibration:
-        """`factor`: of the bonus, where it is tight; `layers`: of the printed counts, None for one per step."""
+    def calibrate(
+        self, public: TabularPublic, make_rule: MakeRule, *, factor: float, log: float = 1.0, layers: int | None = None
+    ) -> Calibration:
+        """`factor` and `log`: of the tight bonus; `layers`: of the printed counts, None for one per step."""
         setting = self.setting(public)
         epsilon = math.inf if isinstance(self.privacy, NoPrivacy) else self.privacy.epsilon
         rule = make_rule(setting, epsilon, public.rewards is None)
         if self.calibration == "tight":
-            return tight(public, rule, self, factor if self.bonus_scale is None else self.bonus_scale)
+            return tight(public, rule, self, factor if self.bonus_scale is None else self.bonus_scale, log)
         return paper(public, rule, self, public.horizon if layers is None else layers)
 
 
-def tight(public: TabularPublic, rule: AnyRule, choices: Choices, factor: float) -> Calibration:
+def tight(public: TabularPublic, rule: AnyRule, choices: Choices, factor: float, log: float) -> Calibration:
     """The statistic of TabularPSRL, and prefix sums through the counter with the least noise."""
     H, known = public.horizon, public.rewards is not None
     layers = 1 if public.stationary else max(H - known, 1)
     support = support_of(None, layers=layers, states=public.states, actions=public.actions, terminal=public.terminal)
     bound = BudgetedCounts(support.cells, support.pairs, H, 0.0 if known else BALANCE)
     schedule = choose_schedule(choices.schedule, geometric(choices.episodes, first=FIRST, ratio=GROWTH))
-    return Calibration(TightTables(public, support, bound, rule, factor), schedule)
+    return Calibration(TightTables(public, support, bound, rule, factor, log), schedule)
 
 
 def paper(public: TabularPublic, rule: AnyRule, choices: Choices, layers: int) -> Calibration:
@@ -239,4 +242,4 @@ class UCBVI(Learner):
         def rule(setting: TableSetting, epsilon: float, learned: bool) -> UCBVIRule:
             return UCBVIRule(setting, epsilon, learned, local=isinstance(privacy, LocalDP))
 
-        super().__init__(choices.calibrate(public, rule, factor=0.02), privacy=privacy, noise=noise)
+        super().__init__(choices.calibrate(public, rule, factor=0.02, log=50.0), privacy=privacy, noise=noise)
