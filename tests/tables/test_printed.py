@@ -59,10 +59,10 @@ def test_the_bonus_of_ldp_obi():
 @pytest.mark.parametrize(
     ("rule", "most", "one"),
     [
-        (PUCBRule(setting(), 1.0, learned=False), 1.5e7, 4.4e8),
+        (PUCBRule(setting(), 1.0, learned=False), 1.5e7, 4.7e8),
         (UCBVIRule(setting(), 1.0, learned=False), 4.8e5, 1.7e7),
         (UCBVIRule(setting(), 1.0, learned=False, local=True), 4.0e7, 2.55e10),
-        (OBIRule(setting(), 1.0, learned=False), 4.0e8, 5.3e11),
+        (OBIRule(setting(), 1.0, learned=False), 4.0e8, 4.9e11),
     ],
     ids=["pucb", "ucb-vi", "ucb-vi, local", "ldp-obi"],
 )
