@@ -218,7 +218,7 @@ class UCBVI(Learner):
     below; equal actions are told apart at random. Departures of "tight" (none needed for privacy): the budgeted counts of
     `TabularPSRL`, pooled over steps where they are alike; exact accounting of one query; releases on a geometric schedule through the
     counter with the least noise; the posterior mean of the table; the printed bonus with the standard deviation of the release's noise
-    for its bound, without logarithms, in proportion to the steps left, times `bonus_scale`. Regret is measured, not proved
+    for its bound, a constant for its logarithm, in proportion to the steps left, times `bonus_scale`. Regret is measured, not proved
     (docs/tables.md).
     """
 
