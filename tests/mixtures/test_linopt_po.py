@@ -10,7 +10,7 @@ from confide.errors import InvalidParameter, PromiseBroken
 from confide.experiments.runner import run
 from confide.mechanisms.sources import noise_source
 from confide.mixtures.linopt_po import LinOptPO, paper_step
-from confide.mixtures.policy_planning import softmax
+from confide.planners.mirror_descent import softmax
 from confide.privacy import JointDP, LocalDP, NoPrivacy
 from confide.privatizers import every_episode
 from confide.problems import lock, lock_rewards

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from confide.mixtures.planning import optimistic
-from confide.mixtures.policy_planning import evaluate, improve, softmax
+from confide.mixtures.policy_planning import evaluate
 from confide.mixtures.value_features import raw, reduced
+from confide.planners.mirror_descent import improve, softmax
 from confide.planners.regression import NO_BONUS, Estimate, Width, bonus, least_squares
 from confide.policy import StochasticPolicy
 from confide.problems import LinearMixtureMDP

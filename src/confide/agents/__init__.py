@@ -23,11 +23,19 @@ if TYPE_CHECKING:
     from confide.mixtures.questions_vi import QuestionsVI
     from confide.mixtures.ucrl_vtr import UCRLVTR
     from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
+    from confide.tables.ldp_obi import LDPOBI
+    from confide.tables.pucb import PUCB
     from confide.tables.tabular_psrl import TabularPSRL
+    from confide.tables.ucbpo import UCBPO
+    from confide.tables.ucbvi import UCBVI
 
 __all__ = [
+    "LDPOBI",
     "LSVIUCB",
     "OFULQ",
+    "PUCB",
+    "UCBPO",
+    "UCBVI",
     "UCRLVTR",
     "Abilities",
     "Agent",
@@ -73,6 +81,10 @@ __getattr__ = lazy(
         "LinTS": "confide.bandits.lin_ts",
         "LinUCB": "confide.bandits.lin_ucb",
         "TabularPSRL": "confide.tables.tabular_psrl",
+        "PUCB": "confide.tables.pucb",
+        "UCBVI": "confide.tables.ucbvi",
+        "UCBPO": "confide.tables.ucbpo",
+        "LDPOBI": "confide.tables.ldp_obi",
         "CertaintyEquivalentLQ": "confide.control.certainty_equivalent_lq",
         "OFULQ": "confide.control.ofu_lq",
         "ThompsonLQ": "confide.control.thompson_lq",

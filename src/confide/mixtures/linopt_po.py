@@ -11,7 +11,8 @@ from confide.learning.learner import Description, Learner, Round
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.explorer_planning import served, targets
 from confide.mixtures.linopt_vi import Choices, Knowledge, Regressions
-from confide.mixtures.policy_planning import Evaluation, evaluate, improve, softmax
+from confide.mixtures.policy_planning import Evaluation, evaluate
+from confide.planners.mirror_descent import improve, softmax
 from confide.planners.regression import MakeRegularizer
 from confide.policy import StochasticPolicy
 from confide.privacy.bounded import Bound, Released

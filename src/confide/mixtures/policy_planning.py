@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from confide.mixtures import _kernels
 from confide.mixtures.value_features import FeatureMap, SparseKernels, sparse
+from confide.planners.mirror_descent import softmax
 from confide.planners.regression import Estimate, Width, bonus
 
 Array = npt.NDArray[np.float64]
@@ -41,15 +42,3 @@ def evaluate(
         Q[h] = np.clip(rewards[h] + expected.reshape(S, A), 0.0, float(H - h))
         values[h] = (Q[h] * policy[h]).sum(axis=1)
     return Evaluation(values, Q)
-
-
-def improve(logits: Array, Q: Array, step: float) -> Array:
-    """One mirror-descent step of size eta = `step`; the largest logit of each state is kept at zero."""
-    moved = logits + step * Q
-    return np.asarray(moved - moved.max(axis=2, keepdims=True))
-
-
-def softmax(logits: Array) -> Array:
-    """The policy [h, s, a] of the logits."""
-    weights = np.exp(logits - logits.max(axis=2, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=2, keepdims=True))
