@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from confide.problems.linear_mixture import LinearMixtureMDP
     from confide.problems.lq import LQSystem
     from confide.problems.python_control import from_control, to_control
+    from confide.problems.sampled import SampledProblem, binned, environment
     from confide.problems.tabular import TabularMDP
     from confide.problems.zoo.control import double_integrator, glucose, mass_chain, oscillator, pendulum, random_lq, thermal
     from confide.problems.zoo.icu_sepsis import icu_sepsis, icu_sepsis_centres, icu_sepsis_expert
@@ -25,12 +26,15 @@ __all__ = [
     "LinearMDP",
     "LinearMixtureMDP",
     "Problem",
+    "SampledProblem",
     "TabularMDP",
+    "binned",
     "chain",
     "chain_values",
     "deep_sea",
     "double_chain",
     "double_integrator",
+    "environment",
     "from_control",
     "from_gymnasium",
     "garnet",
@@ -67,6 +71,7 @@ _HOMES = {
     "linear_mixture": ("LinearMixtureMDP",),
     "lq": ("LQSystem",),
     "python_control": ("from_control", "to_control"),
+    "sampled": ("SampledProblem", "binned", "environment"),
     "tabular": ("TabularMDP",),
     "zoo.control": ("double_integrator", "glucose", "mass_chain", "oscillator", "pendulum", "random_lq", "thermal"),
     "zoo.icu_sepsis": ("icu_sepsis", "icu_sepsis_centres", "icu_sepsis_expert"),
