@@ -19,6 +19,7 @@ from confide.problems.catalogue import PROBLEMS, make
 
 K, FIRST = 100_000, 500  # seeds on which nothing was chosen
 TABLE = Path(confide.__file__).parent / "agents" / "users_needed.json"
+PAGE = Path(__file__).parent.parent / "docs" / "which_learner.md"
 LEFT_OUT = ("chain", "icu-sepsis")  # without a choice of actions; too long for this table
 GYM = {"gym:FrozenLake-v1": 20, "gym:FrozenLake8x8-v1": 50}
 
@@ -45,6 +46,17 @@ def measured(name: str, problem: Any, seeds: range) -> dict[str, Any]:
     }
 
 
+def page(found: dict[str, Any]) -> None:
+    """The table of docs/which_learner.md."""
+    lines = ["| problem | learner | users | regret / uniform play |", "|---|---|---|---|"]
+    for problem, learners in found.items():
+        for name, one in learners.items():
+            users = f"more than {one['episodes']:,}" if one["users"] is None else f"{one['users']:,}"
+            lines.append(f"| {problem} | {name} | {users} | {one['regret_of_uniform']:.3f} |")
+    before, _, _ = PAGE.read_text().partition("| problem |")
+    PAGE.write_text(before + "\n".join(lines) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=3)
@@ -61,6 +73,8 @@ def main() -> None:
                 found.setdefault(key, {})[name] = measured(name, problem, range(FIRST, FIRST + given.seeds))
                 if given.write:
                     TABLE.write_text(json.dumps(found, indent=1) + "\n")
+    if given.write:
+        page(found)
 
 
 if __name__ == "__main__":
