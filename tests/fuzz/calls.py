@@ -277,7 +277,14 @@ def _problems(folder):
     found["to_control"] = Case(problems.to_control, {"system": system, "dt": 0.5})
     imported = {"env": "FrozenLake-v1", "horizon": 5, "rewards": "learned", "reward_range": (0.0, 1.0)}
     found["from_gymnasium"] = Case(problems.from_gymnasium, imported)
-    played = {"env": "FrozenLake-v1", "horizon": 5, "reward_range": (0.0, 1.0), "states": 16, "actions": 4, "start": np.eye(16)[0]}
+    played = {
+        "env": "FrozenLake-v1",
+        "horizon": 5,
+        "reward_range": (0.0, 1.0),
+        "states": 16,
+        "actions": 4,
+        "start": np.eye(16)[0],
+    }
     found["environment"] = Case(problems.environment, played)
     found["SampledProblem"] = Case(problems.SampledProblem, played)
     sampled = problems.environment("FrozenLake-v1", 2, reward_range=(0.0, 1.0), start=np.eye(16)[0])
