@@ -23,11 +23,11 @@ K, DELTA = 100_000, 1e-5
 GARNETS = 5  # instances, in turn
 WORLDS = {
     "riverswim": lambda _: riverswim(),
-    "FrozenLake 4x4, H = 20": lambda _: make("gym:FrozenLake-v1", horizon=20),
+    "FrozenLake 4x4, H = 20": lambda _: make("gym:FrozenLake-v1", horizon=20, rewards="public"),
     "garnet, five instances": lambda seed: garnet(seed=seed % GARNETS),
     "double chain": lambda _: double_chain(),
     "riverswim, steps differ": lambda _: riverswim_stage(),
-    "FrozenLake 8x8, H = 50": lambda _: make("gym:FrozenLake8x8-v1", horizon=50),
+    "FrozenLake 8x8, H = 50": lambda _: make("gym:FrozenLake8x8-v1", horizon=50, rewards="public"),
 }
 FIRST = tuple(WORLDS)[:4]
 PROMISES = {"1": JointDP(1.0, DELTA), "10": JointDP(10.0, DELTA), "none": NoPrivacy()}

@@ -209,12 +209,31 @@ def test_list_shows_which_agents_fit_which_problems(call, monkeypatch):
             assert [agent for agent in AGENTS if fits(agent, public)] == entry["agents"]
 
 
+def test_list_for_a_problem_says_which_agents_fit_and_why_the_others_do_not(call):
+    told = json.loads(call("list", "--for", "riverswim", "--json"))
+    assert "tabular-psrl" in told["agents"] and told["others"]["ucrl-vtr"].startswith("needs a mixture problem")
+    assert told["agents"]["tabular-psrl"]["trust"] == ["joint", "local", "distributed"]
+    needed = told["agents"]["tabular-psrl"]["users_needed"]
+    assert 100 < needed["users"] < needed["episodes"]
+    said = call("list", "--for", "riverswim")
+    assert f"{needed['users']:,}" in said and "Do not fit" in said
+    hidden = json.loads(call("list", "--for", "lock-rewards", "--json"))
+    assert hidden["others"]["ucrl-vtr"] == "needs public rewards" and hidden["rewards"] == "learned"
+    control = json.loads(call("list", "--for", "pendulum", "--json"))
+    assert set(control["agents"]) >= {"ofu-lq", "thompson-lq"} and control["kind"] == "linear control"
+    unknown = json.loads(call("list", "--for", "gym:FrozenLake-v1", "--horizon", "7", "--json"))
+    assert unknown["rewards"] == "learned" and unknown["agents"]["tabular-psrl"]["users_needed"] is None
+    assert "not known" in call("list", "--for", "gym:FrozenLake-v1", "--horizon", "7")
+    played = json.loads(call("list", "--for", "gym:Blackjack-v1", "--horizon", "7", "--reward-range", "-1", "1", "--json"))
+    assert played["values"].startswith("unknown") and "tabular-psrl" in played["agents"]
+
+
 @pytest.mark.parametrize(
     ("agent", "problem", "fitting"),
     [
-        ("ucrl-vtr", "lock-rewards", "with unknown rewards: use one of linopt-vi, linopt-po"),
-        ("lsvi-ucb", "oscillator", "use one of ofu-lq, thompson-lq, certainty-equivalent-lq"),
-        ("thompson-lq", "latent", "use one of lsvi-ucb, next-state-vi"),
+        ("ucrl-vtr", "lock-rewards", "with unknown rewards: try linopt-vi, linopt-po"),
+        ("lsvi-ucb", "oscillator", "try ofu-lq, thompson-lq, certainty-equivalent-lq"),
+        ("thompson-lq", "latent", "try lsvi-ucb, next-state-vi; confide list --for latent"),
     ],
 )
 def test_an_agent_that_does_not_fit_names_those_that_do(agent, problem, fitting, call):

@@ -253,6 +253,8 @@ def test_progress_is_shown_on_a_terminal(tmp_path):
         (["run", "ucrl-vtr", "oscillator"], "is for mixture problems"),
         (["run", "json:loads", "lock"], "cannot make the agent json:loads"),
         (["run", "uniform", "gym:CliffWalking-v1"], "horizon"),
+        (["run", "uniform", "gym:Blackjack-v1", "--horizon", "5"], "--reward-range"),
+        (["run", "uniform", "lock", "--rewards", "public"], "are for environments"),
         (["run", "nowhere:Agent", "lock"], "cannot import the agent nowhere:Agent"),
         (["run", "no-data", "riverswim"], "is for mixture problems"),
         (["run", "uniform", "lock", "--epsilon", "-1"], "epsilon must be positive"),

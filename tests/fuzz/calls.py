@@ -260,6 +260,8 @@ def _problems(folder):
     found["icu_sepsis_expert"] = Case(problems.icu_sepsis_expert, {"horizon": 5})
     found["icu_sepsis_centres"] = Case(problems.icu_sepsis_centres, {})
     found["make"] = Case(problems.make, {"name": "lock", "seed": 0, "horizon": 3})
+    given = {"name": "gym:FrozenLake-v1", "horizon": 3, "rewards": "public", "reward_range": (0.0, 1.0)}
+    found["make, gym"] = Case(problems.make, given)
     world = problems.riverswim(states=4, horizon=3)
     problems.save_problem(world, folder / "problem.npz")
     found["save_problem"] = Case(problems.save_problem, {"problem": world, "path": folder / "saved.npz"})
@@ -279,7 +281,22 @@ def _problems(folder):
     given |= {"dt": None, "method": "zoh", "state_observed": True, "parameter_bound": None, "gain_bound": 1.2, "name": "x"}
     found["from_control"] = Case(problems.from_control, given)
     found["to_control"] = Case(problems.to_control, {"system": system, "dt": 0.5})
-    found["from_gymnasium"] = Case(problems.from_gymnasium, {"env": "FrozenLake-v1", "horizon": 5})
+    imported = {"env": "FrozenLake-v1", "horizon": 5, "rewards": "learned", "reward_range": (0.0, 1.0)}
+    found["from_gymnasium"] = Case(problems.from_gymnasium, imported)
+    played = {
+        "env": "FrozenLake-v1",
+        "horizon": 5,
+        "reward_range": (0.0, 1.0),
+        "states": 16,
+        "actions": 4,
+        "start": np.eye(16)[0],
+    }
+    found["environment"] = Case(problems.environment, played)
+    found["SampledProblem"] = Case(problems.SampledProblem, played)
+    sampled = problems.environment("FrozenLake-v1", 2, reward_range=(0.0, 1.0), start=np.eye(16)[0])
+    given = {"policy": policy.uniform_policy(2, 17, 4), "users": 3, "rng": Fresh(rng)}
+    found["SampledProblem.sample"] = Case(sampled.sample, given)
+    found["binned"] = Case(problems.binned, {"env": "CartPole-v1", "bins": [[], [0.0], [-0.1, 0.1], []]})
     found["reward_map"] = Case(problems.reward_map, {"env": "FrozenLake-v1"})
     found["to_gymnasium"] = Case(problems.to_gymnasium, {"problem": world})
     found["GymProblem"] = Case(problems.GymProblem, {"env": "CartPole-v1", "features": np.asarray, "horizon": 5})

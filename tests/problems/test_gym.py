@@ -6,6 +6,7 @@ import pytest
 gymnasium = pytest.importorskip("gymnasium", reason='needs pip install "confide[gym]"')
 
 import confide.problems  # noqa: E402
+from confide.agents import TabularPSRL  # noqa: E402
 from confide.errors import InvalidParameter, MissingExtra  # noqa: E402
 from confide.experiments.runner import run  # noqa: E402
 from confide.learning.agent import Batch  # noqa: E402
@@ -66,7 +67,7 @@ def test_published_optima():
 
 
 def test_episodes_that_end_early_stay_in_the_end():
-    problem = from_gymnasium("CliffWalking-v1", 20)
+    problem = from_gymnasium("CliffWalking-v1", 20, rewards="public")
     users = problem.sample(problem.optimal_policy, 3, np.random.default_rng(0))
     assert problem.states == 49 and (users.states[:, 13:] == 48).all() and (users.states[:, :13] != 48).all()
     assert (users.rewards[:, 13:] == 1.0).all() and np.allclose(users.rewards[:, :13], 0.99)  # the images of 0 and of -1
@@ -76,6 +77,39 @@ def test_the_name_says_how_rewards_were_mapped():
     assert from_gymnasium("FrozenLake-v1").name == "gym:FrozenLake-v1"
     assert from_gymnasium("Taxi-v4").name == "gym:Taxi-v4, rewards (r +10) / 30"
     assert make("gym:Taxi-v4", horizon=3).horizon == 3 and make("gym:FrozenLake-v1").horizon == 100
+
+
+def test_rewards_are_learned_unless_they_are_said_to_be_public():
+    """What a terminal state earns is public: without it nobody would walk to the end of the cliff."""
+    for name, ended in (("FrozenLake-v1", 0.0), ("CliffWalking-v1", 1.0), ("Taxi-v4", 1 / 3)):
+        hidden, known = from_gymnasium(name, 10), from_gymnasium(name, 10, rewards="public")
+        assert hidden.public.rewards is None and hidden.public.terminal_reward == pytest.approx(ended)
+        assert np.array_equal(known.public.rewards, hidden.rewards) and hidden.optimal_value == known.optimal_value
+    assert make("gym:FrozenLake-v1").public.rewards is None
+    assert make("gym:FrozenLake-v1", rewards="public").public.rewards is not None
+
+
+def test_a_stated_range_wins_over_that_of_the_table():
+    problem = from_gymnasium("CliffWalking-v1", 10, reward_range=(-200, 100))
+    assert problem.public.terminal_reward == pytest.approx(2 / 3) and problem.name.endswith("(r +200) / 300")
+
+
+def test_the_end_of_an_episode_is_worth_its_reward_to_a_learner():
+    """A cliff of which rewards are learned: whoever thought that the end earns nothing would never go there."""
+    problem = from_gymnasium("CliffWalking-v1", 25)
+    agent = TabularPSRL(problem.public, episodes=20_000, privacy=confide.NoPrivacy())
+    result = run(agent, problem, seed=0)
+    walks = problem.sample(result.policy, 1, np.random.default_rng(0)).states[0]
+    assert walks[-1] == 48
+    assert (result.value[-1] - problem.uniform_value) / (problem.optimal_value - problem.uniform_value) > 0.95
+
+
+def test_a_wrapper_that_changes_what_is_seen_hides_the_table():
+    turned = gymnasium.wrappers.TransformObservation(
+        gymnasium.make("FrozenLake-v1"), lambda s: 15 - s, gymnasium.spaces.Discrete(16)
+    )
+    with pytest.raises(InvalidParameter, match="no table P"):
+        from_gymnasium(turned, 10)
 
 
 def test_options_and_environments_are_taken():
@@ -103,6 +137,9 @@ def test_a_world_without_an_end_gets_none():
     ("call", "message"),
     [
         (lambda: from_gymnasium("Blackjack-v1", 5), "BlackjackEnv has no table P .*GymProblem"),
+        (lambda: from_gymnasium("FrozenLake-v1", 5, rewards="known"), "rewards must be"),
+        (lambda: from_gymnasium("Taxi-v4", 5, reward_range=(0, 1)), r"contain all rewards, which are in \[-10, 20\]"),
+        (lambda: from_gymnasium("Taxi-v4", 5, reward_range=(1, 0)), "low < high"),
         (lambda: from_gymnasium("Nothing-v0", 5), "Gymnasium cannot make 'Nothing-v0'"),
         (lambda: from_gymnasium("CliffWalking-v1"), "no time limit: give a horizon"),
         (lambda: from_gymnasium("FrozenLake-v1", 0), "horizon must be at least 1"),
@@ -119,7 +156,9 @@ def test_without_gymnasium(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     monkeypatch.delitem(sys.modules, "confide.problems.gym")
     monkeypatch.delattr(confide.problems, "gym")
-    for name in ("from_gymnasium", "to_gymnasium", "GymProblem"):
+    monkeypatch.delitem(sys.modules, "confide.problems.sampled", raising=False)
+    monkeypatch.delattr(confide.problems, "sampled", raising=False)
+    for name in ("from_gymnasium", "to_gymnasium", "GymProblem", "environment", "binned"):
         with pytest.raises(MissingExtra, match=r'pip install "confide\[gym\]"'):
             getattr(confide.problems, name)
 

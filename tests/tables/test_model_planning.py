@@ -11,6 +11,7 @@ from confide.planners.backward_induction import optimal
 from confide.policy import TabularPolicy
 from confide.problems import garnet, riverswim
 from confide.tables import _model_kernels as kernels
+from confide.tables import model_planning
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.model_planning import (
     beginning,
@@ -163,3 +164,22 @@ def test_a_memory_that_does_not_fit_is_refused(change):
         recall(memory | change, SUPPORT, 32, **sizes)
     assert recall({"seed": np.array(0)}, SUPPORT, 32, **sizes).rounds == 0
     assert riverswim().public.stationary
+
+
+def test_a_large_table_is_planned_as_if_small_chances_were_equal(monkeypatch):
+    """Visits and policies of the thinned model are those of the dense model whose faint cells are evened out."""
+    S, A, H, rng = 12, 3, 6, np.random.default_rng(4)
+    ends = np.arange(S) == S - 1
+    support = support_of(None, layers=1, states=S, actions=A, terminal=ends)
+    dense = rng.random((support.cells // S, S)) * 0.01
+    dense[np.arange(len(dense)), rng.integers(S, size=len(dense))] += 1.0
+    dense /= dense.sum(axis=1, keepdims=True)
+    faint = dense < model_planning.THIN / S
+    assert faint.sum() == len(dense) * (S - 1)
+    evened = np.where(faint, 0.0, dense) + (dense * faint).sum(axis=1, keepdims=True) / S
+    start, rewards = np.full(S, 1 / S), rng.random((H, S, A))
+    expected = best_policy(evened.ravel(), rewards, support)
+    visits = expected_visits(expected[None], evened.ravel(), support, start)
+    monkeypatch.setattr(model_planning, "LARGE", 0)
+    assert np.array_equal(best_policy(dense.ravel(), rewards, support), expected)
+    assert np.allclose(expected_visits(expected[None], dense.ravel(), support, start), visits)

@@ -2,7 +2,9 @@
 
 import difflib
 import importlib
+import importlib.resources
 import inspect
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -201,10 +203,19 @@ AGENTS = {
 }
 
 
+NEEDS = {  # what agents of a family must know of a problem
+    "mixture": "kernels are known, their weights are not",
+    "linear MDP": "transitions and rewards are linear in known features",
+    "linear bandit": "one step; a reward is linear in the context of the action, by unknown weights",
+    "linear control": "a linear system with quadratic costs, dynamics unknown",
+    "table": "finitely many states and actions, transitions unknown",
+    "": "any problem",
+}
+
+
 def fits(name: str, public: Any) -> bool:
     """Whether an agent of the catalogue can be made for a problem with this public part."""
-    entry = AGENTS[name]
-    return entry.family in ("", public.family) and not (entry.known_rewards and public.rewards is None)
+    return not why_not(name, public)
 
 
 def _check_fit(name: str, problem: Any) -> None:
@@ -215,8 +226,25 @@ def _check_fit(name: str, problem: Any) -> None:
     fitting = [other for other in AGENTS if AGENTS[other].paper and fits(other, public)]
     kind = f"a {public.family} problem" + (" with unknown rewards" if entry.family == public.family else "")
     needs = f"{entry.family} problems" + (" with known rewards" if entry.known_rewards else "")
-    others = f"use one of {', '.join(fitting)}" if fitting else "no private learner supports it; use uniform or oracle"
-    raise InvalidParameter(f"{name} is for {needs}, but {problem.name} is {kind}: {others}")
+    others = f"try {', '.join(fitting)}" if fitting else "no private learner supports it; use uniform or oracle"
+    asked = problem.name.partition(",")[0]
+    raise InvalidParameter(f"{name} is for {needs}, but {problem.name} is {kind}: {others}; confide list --for {asked}")
+
+
+def why_not(name: str, public: Any) -> str:
+    """Why an agent of the catalogue does not fit a problem with this public part; empty if it does."""
+    entry = AGENTS[name]
+    if entry.family not in ("", public.family):
+        return f"needs a {entry.family} problem: {NEEDS[entry.family]}"
+    return "needs public rewards" if entry.known_rewards and public.rewards is None else ""
+
+
+def users_needed(name: str, problem: Any) -> dict[str, Any] | None:
+    """What `benchmarks/which_learner.py` measured at epsilon = 1, delta = 1e-5: the median of the numbers of users after which policies
+    are, lastingly, 90 % of the way from uniform to optimal play (`users`; None if not within `episodes`). None: not measured."""
+    written = importlib.resources.files("confide.agents").joinpath("users_needed.json").read_text(encoding="utf-8")
+    of_problem: dict[str, Any] = json.loads(written).get(f"{problem.name}, H = {problem.horizon}", {})
+    return of_problem.get(name)
 
 
 def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **options: Any) -> Any:

@@ -31,6 +31,22 @@ ProblemSeed = Annotated[int, typer.Option(help="Seed that generates the instance
 Horizon = Annotated[
     int | None, typer.Option(help="Steps per episode, for problems that have no fixed horizon.", show_default=False)
 ]
+Rewards = Annotated[
+    str | None,
+    typer.Option(
+        help="Of gym:ID with a table: learned, or public: the mean rewards of each state and action are known, which tells something of "
+        "the dynamics.",
+        show_default="learned",
+    ),
+]
+RewardRange = Annotated[
+    tuple[float, float] | None,
+    typer.Option(
+        metavar="LOW HIGH",
+        help="Range of rewards of gym:ID, public, mapped to [0, 1]; needed without a table.",
+        show_default=False,
+    ),
+]
 Calibration = Annotated[
     str | None,
     typer.Option(

@@ -58,6 +58,13 @@ def print_runs(runs: "list[Run]", as_json: bool) -> None:
     from confide.experiments.study import study_of_runs
 
     print_study(study_of_runs(runs))
+    for one in runs:
+        if one.last_return is not None:
+            earned, low, high = map(_compact, one.last_return)
+            over = f"over {one.segments[-1].users:,} users"
+            typer.echo(f"{one.agent}, seed {one.seed}: the last policy earned {earned} ({low} to {high}) per user, {over}")
+    if any(one.last_return for one in runs):
+        typer.echo("regret is unknown, since the problem has no table; no privacy guarantee covers these returns")
 
 
 def print_questions(runs: "list[Run]", as_json: bool) -> None:
@@ -191,7 +198,7 @@ def _finite(number: float | None) -> float | None:
 def _row(one: "Run") -> dict[str, Any]:
     """The last figures of a run; `share` is how far its last policy got from uniform (0) to optimal (1)."""
     optimal, uniform = one.optimal_value, one.uniform_value
-    known = optimal is not None and uniform is not None and one.episodes > 0
+    known, last = optimal is not None and uniform is not None and one.episodes > 0, one.last_return
     value = float(one.value[-1]) if known else None
     share = (value - uniform) / (optimal - uniform) if known and value is not None and optimal != uniform else None  # type: ignore[operator]
     return {
@@ -203,6 +210,7 @@ def _row(one: "Run") -> dict[str, Any]:
         "regret": _finite(one.regret[-1]) if known else None,
         "value": _finite(value),
         "mean_return": _finite(one.mean_return[-1]) if one.episodes and not known else None,
+        "last_return": None if last is None else list(last),
         "share": _finite(share),
         "guarantee": one.guarantee,
         "epsilon": one.certificate.document["promise"]["epsilon"] if one.certificate else None,

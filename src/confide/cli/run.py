@@ -19,6 +19,8 @@ from confide.cli.options import (
     Episodes,
     Horizon,
     ProblemSeed,
+    RewardRange,
+    Rewards,
     Settings,
     When,
     agent_options,
@@ -44,7 +46,7 @@ Counts = Annotated[
 
 def run(
     agent: Annotated[str, typer.Argument(help="An agent from `confide list`, or your own class as package.module:Class.")],
-    problem: Annotated[str, typer.Argument(help="A problem from `confide list`, or the file of a saved problem.")],
+    problem: Annotated[str, typer.Argument(help="A problem from `confide list`, gym:ID, or the file of a saved problem.")],
     epsilon: Annotated[
         float | None,
         typer.Option(
@@ -75,6 +77,8 @@ def run(
     compare_with: CompareWith = None,
     beside: Beside = None,
     horizon: Horizon = None,
+    rewards: Rewards = None,
+    reward_range: RewardRange = None,
     source: Annotated[str, typer.Option(help="Noise source: fast (seeded, for simulation) or secure (for real data).")] = "fast",
     counts: Counts = None,
     out: Annotated[
@@ -90,7 +94,7 @@ def run(
 
     whole("seeds", seeds, at_least=1, at_most=SEEDS)
     whole("seed", seed)
-    world = make(problem, seed=problem_seed, horizon=horizon)
+    world = make(problem, seed=problem_seed, horizon=horizon, rewards=rewards, reward_range=reward_range)
     first = RunSpec(
         agent=agent,
         problem=world.name,

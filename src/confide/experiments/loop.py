@@ -1,6 +1,7 @@
 """The loop of a run: a batch of users for each policy, until all users are served."""
 
 import io
+import math
 import signal
 import threading
 import time
@@ -10,6 +11,7 @@ from dataclasses import astuple
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from confide.errors import InvalidParameter, StateError
 from confide.experiments.run import Segment
@@ -19,6 +21,7 @@ from confide.mechanisms.state import StateFile, pack, unpack
 from confide.policy import Policy, load_policy
 from confide.trajectory import Trajectories, TransitionCounts, nobody_counted
 
+Array = npt.NDArray[np.float64]
 CHUNK = 65_536  # users sampled at a time: memory does not grow with the batch
 DEVICES = 1024  # simulated at a time, so that Ctrl-C does not wait for long
 ONE_BY_ONE = 10_000  # up to so many users of a local promise are simulated device by device
@@ -59,7 +62,7 @@ class Loop:
         self.crowd = local and counts is None and total > ONE_BY_ONE and agent.guarantee.source == "fast"
         self.messages = local and not self.crowd
         self._alone = not agent.guarantee.trust.devices  # few users are faster one by one; a crowd of devices needs counts
-        self._left, self._earned = 0, 0.0  # of the segment that is not finished
+        self._left, self._earned, self._squares = 0, 0.0, 0.0  # of the segment that is not finished
         self._saves, self._saved_at, self._stop = 0, -1, False
         self._started = self._saved = time.monotonic()
 
@@ -94,7 +97,7 @@ class Loop:
         if self.abilities.levels:
             noise_std, signal = self.agent.noise_level.std or None, self.agent.signal  # zero: nothing released yet, or no noise
         self.segments.append(Segment(0, value, None, noise_std, signal))
-        self._left, self._earned = users, 0.0
+        self._left, self._earned, self._squares = users, 0.0, 0.0
 
     def _value(self, policy: Policy) -> float:
         """Of what a user plays: a device plays one of the round's policies at random, which is worth their average."""
@@ -107,17 +110,19 @@ class Loop:
         size = self._left if self.counted or self.ignored else min(self._left, getattr(self.problem, "chunk", most), most)
         earned = self._devices(size) if self.messages else self._observe(policy, size)
         now = self.segments[-1]
-        users, mean_return = now.users + size, None
+        users, mean_return, error = now.users + size, None, None
         if now.value is None:
-            self._earned += earned
+            self._earned, self._squares = self._earned + float(earned.sum()), self._squares + float(earned @ earned)
             mean_return = self._earned / users
+            variance = max(self._squares / users - mean_return**2, 0.0)
+            error = math.sqrt(variance / (users - 1)) if users > 1 else None
         else:
             self.regret += size * (self.optimal_value - now.value)
-        self.segments[-1] = Segment(users, now.value, mean_return, now.noise_std, now.signal)
+        self.segments[-1] = Segment(users, now.value, mean_return, now.noise_std, now.signal, error)
         self.served, self._left = self.served + size, self._left - size
 
-    def _observe(self, policy: Policy, users: int) -> float:
-        """Show the agent what so many users did; what they got together, if nobody knows what to expect."""
+    def _observe(self, policy: Policy, users: int) -> Array:
+        """Show the agent what so many users did; what each of them got, if nobody knows what to expect."""
         seen: Trajectories | TransitionCounts
         if self.ignored:
             seen = nobody_counted(users, self.problem.horizon)
@@ -125,24 +130,24 @@ class Loop:
             few = users <= FEW and self._alone
             seen = (self.problem.count if self.counted and not few else self.problem.sample)(policy, users, self.rng)
         (self.agent.observe_crowd if self.crowd else self.agent.observe)(seen)
-        if self.known:  # exactly, from the policy
-            return 0.0
-        return float(seen.rewards.sum()) if isinstance(seen, Trajectories) else float(seen.reward @ seen.count)
+        if self.known or isinstance(seen, TransitionCounts):  # exactly, from the policy
+            return np.zeros(0)
+        return np.asarray(seen.rewards.sum(axis=1))
 
-    def _devices(self, users: int) -> float:
+    def _devices(self, users: int) -> Array:
         """The same, each user on a device of its own. All of them would plan the same round from the release, so it is planned once."""
         planned, generation = self.agent.current_round(), self.agent.released().generation
         clients = [self.agent.client() for _ in range(users)]
         served = [(client.adopt(planned, generation), client) for client in clients]
-        earned = 0.0
+        earned = [np.zeros(0)]
         for policy in planned.policies:
             mine = [client for chosen, client in served if chosen is policy]
             if mine:
                 seen: Trajectories = self.problem.sample(policy, len(mine), self.rng)
                 for i, client in enumerate(mine):
                     self.agent.absorb(client.report(seen[i : i + 1]))
-                earned += float(seen.rewards.sum())
-        return earned
+                earned.append(seen.rewards.sum(axis=1))
+        return np.concatenate(earned)
 
     def _save_in_time(self) -> None:
         # secure noise is not reproducible: each batch must be on the disk before the next policy is shown to anybody
@@ -163,6 +168,7 @@ class Loop:
             "regret": self.regret,
             "left": self._left,
             "earned": self._earned,
+            "squares": self._squares,
             "seconds": time.monotonic() - self._started,
             "world": dict(self.rng.bit_generator.state),
             "segments": [astuple(segment) for segment in self.segments],
@@ -191,7 +197,8 @@ class Loop:
         if "policy" in saved.arrays:
             self.policy = load_policy(io.BytesIO(saved.arrays["policy"].tobytes()))
         self.rng.bit_generator.state = facts["world"]
-        self.served, self.regret, self._left, self._earned = (facts[key] for key in ("served", "regret", "left", "earned"))
+        self.served, self.regret, self._left = (facts[key] for key in ("served", "regret", "left"))
+        self._earned, self._squares = facts["earned"], facts.get("squares", 0.0)
         self._saved_at = self.served
         self.segments, self._saves = [Segment(*segment) for segment in facts["segments"]], saved.generation
         return float(facts["seconds"])

@@ -23,6 +23,7 @@ from confide.privacy.certificate import Certificate
 Array = npt.NDArray[np.float64]
 
 _FORMAT = "confide-run/1"
+_NORMAL = 1.959964  # 97.5 % of a normal distribution
 CURVES = ("regret", "value", "mean_return", "noise_std", "signal")
 
 
@@ -35,6 +36,7 @@ class Segment:
     mean_return: float | None  # what these users got on average: only where exact values are unknown; no promise covers it
     noise_std: float | None = None  # of the release that the policy was planned from, where there was one
     signal: float | None = None  # what stood against that noise, as the agent measures it from the release
+    return_error: float | None = None  # the standard error of mean_return, over these users
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +87,16 @@ class Run:
     def mean_return(self) -> Array:
         """What the users since the checkpoint before got on average, where the problem's values are unknown. No guarantee covers it."""
         return self.curve("mean_return", self.checkpoints)
+
+    @property
+    def last_return(self) -> tuple[float, float, float] | None:
+        """The value of the last policy as its users' average return, and the ends of a 95 % interval over these users. None where values
+        are known, or where it served one user. No guarantee covers it."""
+        last = self.segments[-1] if self.segments else None
+        if last is None or last.mean_return is None or last.return_error is None:
+            return None
+        margin = _NORMAL * last.return_error
+        return last.mean_return, last.mean_return - margin, last.mean_return + margin
 
     @property
     def noise_std(self) -> Array:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from confide.problems.linear_mixture import LinearMixtureMDP
     from confide.problems.lq import LQSystem
     from confide.problems.python_control import from_control, to_control
+    from confide.problems.sampled import SampledProblem, binned, environment
     from confide.problems.tabular import TabularMDP
     from confide.problems.zoo.bandits import linear_bandit, news
     from confide.problems.zoo.control import double_integrator, glucose, mass_chain, oscillator, pendulum, random_lq, thermal
@@ -28,12 +29,15 @@ __all__ = [
     "LinearMDP",
     "LinearMixtureMDP",
     "Problem",
+    "SampledProblem",
     "TabularMDP",
+    "binned",
     "chain",
     "chain_values",
     "deep_sea",
     "double_chain",
     "double_integrator",
+    "environment",
     "from_control",
     "from_gymnasium",
     "garnet",
@@ -73,6 +77,7 @@ _HOMES = {
     "linear_mixture": ("LinearMixtureMDP",),
     "lq": ("LQSystem",),
     "python_control": ("from_control", "to_control"),
+    "sampled": ("SampledProblem", "binned", "environment"),
     "tabular": ("TabularMDP",),
     "zoo.bandits": ("linear_bandit", "news"),
     "zoo.control": ("double_integrator", "glucose", "mass_chain", "oscillator", "pendulum", "random_lq", "thermal"),

@@ -4,6 +4,7 @@ import difflib
 import importlib
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from confide.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from confide.problems.files import Problem
+    from confide.problems.sampled import SampledProblem
 
 _GYM = "gym:"
 
@@ -81,22 +83,32 @@ PROBLEMS = {
 }
 
 
-def make(name: str | os.PathLike[str], *, seed: int = 0, horizon: int | None = None) -> "Problem":
-    """The problem of that name (of that instance seed, where it has one), the file of a saved problem, or gym:ID for a table of Gymnasium.
+def make(
+    name: str | os.PathLike[str],
+    *,
+    seed: int = 0,
+    horizon: int | None = None,
+    rewards: str | None = None,
+    reward_range: tuple[float, float] | None = None,
+) -> "Problem | SampledProblem":
+    """The problem of that name (of that instance seed, where it has one), the file of a saved problem, or an environment of Gymnasium.
 
     A horizon replaces the problem's own. A name wins over a file: write ./lock for a file called lock.
+
+    An environment is gym:ID, or gym:package.module:Class for one's own class, or function that makes one. With a table it is imported by
+    `from_gymnasium`, which explains `rewards`; without one it is played by `environment`, and needs a `reward_range`.
     """
     whole("seed", seed, at_least=0)
     if horizon is not None:
         whole("horizon", horizon, at_least=1)
     text = name if isinstance(name, str) else path("name", name)
     entry = PROBLEMS.get(text)
+    if not text.startswith(_GYM) and (rewards is not None or reward_range is not None):
+        raise InvalidParameter(f"rewards and reward_range are for environments (gym:ID), got the problem {text}")
     if entry is not None:
         return _build(text, _load(entry.place), seed, horizon)
     if text.startswith(_GYM):
-        from confide.problems.gym import from_gymnasium
-
-        return from_gymnasium(text.removeprefix(_GYM), horizon)
+        return _from_gym(text.removeprefix(_GYM), horizon, rewards, reward_range)
     if not (Path(text).is_file() or os.sep in text or text.endswith(".npz")):
         raise InvalidParameter(f"unknown problem {text!r}{_hint(text)}")
     if horizon is not None:
@@ -104,6 +116,37 @@ def make(name: str | os.PathLike[str], *, seed: int = 0, horizon: int | None = N
     from confide.problems.files import load_problem
 
     return load_problem(text)
+
+
+def _from_gym(
+    place: str, horizon: int | None, rewards: str | None, reward_range: tuple[float, float] | None
+) -> "Problem | SampledProblem":
+    from confide.problems.gym import from_gymnasium, has_table, made_env
+
+    made = made_env(_own(place) or place, {})
+    if has_table(made):
+        return from_gymnasium(made, horizon, rewards=rewards or "learned", reward_range=reward_range)
+    from confide.problems.sampled import environment
+
+    if rewards == "public":
+        raise InvalidParameter(f"gym:{place} has no table: its rewards are learned")
+    if reward_range is None:
+        raise InvalidParameter(f"gym:{place} has no table: give the public range of its rewards, as in --reward-range 0 1")
+    return environment(made, horizon, reward_range=reward_range)
+
+
+def _own(place: str) -> Any:
+    """What package.module:Class makes; None if it is a name of Gymnasium's registry."""
+    module, colon, attribute = place.partition(":")
+    if not colon:
+        return None
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as for agents: one's own code is looked for where one stands
+    try:
+        maker = getattr(importlib.import_module(module), attribute, None)
+        return None if maker is None else maker()
+    except Exception as error:  # whatever is wrong in somebody's own file is said in one line
+        raise InvalidParameter(f"cannot make the environment {place}: {type(error).__name__}: {error}") from None
 
 
 def _build(name: str, builder: Callable[..., Any], seed: int, horizon: int | None) -> "Problem":

@@ -165,12 +165,17 @@ class FiniteProblem:
         save_problem(self, path)
 
     def _fitting(self, policy: Policy) -> FinitePolicy:
-        if not isinstance(policy, TabularPolicy | StochasticPolicy):
-            raise InvalidParameter(f"a finite problem needs a TabularPolicy or a StochasticPolicy, got {type(policy).__name__}")
-        shape = policy.actions.shape if isinstance(policy, TabularPolicy) else policy.weights.shape[:2]
-        if shape != (self.horizon, self.states) or policy.choices != self.actions:
-            raise InvalidParameter(
-                f"the policy is for {shape[0]} steps, {shape[1]} states and {policy.choices} actions, "
-                f"the problem has {self.horizon}, {self.states} and {self.actions}"
-            )
-        return policy
+        return fitting(policy, self.horizon, self.states, self.actions)
+
+
+def fitting(policy: Policy, horizon: int, states: int, actions: int) -> FinitePolicy:
+    """The policy, if it is one for so many steps, states and actions."""
+    if not isinstance(policy, TabularPolicy | StochasticPolicy):
+        raise InvalidParameter(f"a finite problem needs a TabularPolicy or a StochasticPolicy, got {type(policy).__name__}")
+    shape = policy.actions.shape if isinstance(policy, TabularPolicy) else policy.weights.shape[:2]
+    if shape != (horizon, states) or policy.choices != actions:
+        raise InvalidParameter(
+            f"the policy is for {shape[0]} steps, {shape[1]} states and {policy.choices} actions, "
+            f"the problem has {horizon}, {states} and {actions}"
+        )
+    return policy

@@ -1,4 +1,4 @@
-"""Gymnasium: its tables as problems, our problems as environments, and any other environment played step by step."""
+"""Gymnasium: its tables as problems, our problems as environments, and environments played step by step through features."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import array, kind, shown, whole
+from confide.arguments import array, choice, kind, listed, real, shown, whole
 from confide.errors import InvalidParameter, MissingExtra
 from confide.policy import LinearPolicy, StochasticPolicy, TabularPolicy
 from confide.problems.finite import FiniteProblem
@@ -18,7 +18,9 @@ from confide.trajectory import Trajectories
 
 try:
     import gymnasium
-    from gymnasium import spaces
+    from gymnasium import ObservationWrapper as ObservationWrapper
+    from gymnasium import spaces as spaces
+    from gymnasium import vector as vector
 except ImportError:
     raise MissingExtra('Gymnasium environments need Gymnasium: pip install "confide[gym]"') from None
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 Env = gymnasium.Env[Any, Any]
 Features = Callable[[Any], npt.ArrayLike]
+REWARDS = ("learned", "public")
 Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]  # P[s][a] = [(probability, next state, reward, terminated)]
 
 
@@ -51,41 +54,60 @@ class RewardMap:
         return value * (self.high - self.low) + horizon * self.low
 
 
-def from_gymnasium(env: Env | str, horizon: int | None = None, **options: Any) -> TabularMDP:
+def from_gymnasium(
+    env: Env | str,
+    horizon: int | None = None,
+    *,
+    rewards: str = "learned",
+    reward_range: tuple[float, float] | None = None,
+    **options: Any,
+) -> TabularMDP:
     """The table of a toy-text environment (FrozenLake-v1, Taxi-v4, CliffWalking-v1, ...) as a problem with a fixed horizon.
 
     Options go to `gymnasium.make`; without a horizon the environment's own time limit is taken. Whoever terminates goes to an absorbing
-    state, added at the end, where the environment's reward is 0. Rewards that depend on where one arrives are averaged to r(s, a).
+    state, added at the end, where the environment's reward is 0.
 
-    Rewards outside [0, 1] are mapped to it by `reward_map`, and the name says how. Every episode then lasts `horizon` steps and the map is
-    the same at each, also in the absorbing state (which gets the image of 0, not 0): all values change by one increasing function, and
-    policies keep their order, whether their episodes end early or not.
+    Public are the numbers of states and actions, the start, that episodes can end, and the range of rewards. Rewards have to be learned:
+    a user's reward is then 0 or 1, with the environment's mean r(s, a). With `rewards="public"` agents know r(s, a), which tells something
+    of the dynamics: rewards that depend on where one arrives are averaged over it (next to the goal of FrozenLake r(s, a) is the
+    probability to reach it), and Taxi's show which actions are illegal.
+
+    Rewards outside [0, 1] are mapped to it by `reward_map`, or by the given `reward_range`, and the name says how. Every episode then lasts
+    `horizon` steps and the map is the same at each, also in the absorbing state (which gets the image of 0, not 0): all values change by
+    one increasing function, and policies keep their order, whether their episodes end early or not.
     """
-    made = _made(env, options)
+    choice("rewards", rewards, REWARDS)
+    made = made_env(env, options)
     table, start = _table(made)
-    mapped = _map_of(table)
+    mapped = _map_of(table, reward_range)
     S, A = len(table), len(table[0])
     ends = int(any(done for *_, done in _outcomes(table)))
-    rewards, rows = np.zeros((S + ends, A)), []
-    rewards[S:] = mapped.apply(0.0)
+    means, rows = np.zeros((S + ends, A)), []
+    means[S:] = mapped.apply(0.0)
     for s, a in np.ndindex(S, A):
         followers: dict[int, float] = {}
         for p, arrived, reward, done in table[s][a]:
             target = S if done else int(arrived)
             followers[target] = followers.get(target, 0.0) + p
-            rewards[s, a] += p * mapped.apply(reward)
+            means[s, a] += p * mapped.apply(reward)
         rows.append(followers)
     rows += [{S: 1.0}] * (ends * A)
     indptr = np.cumsum([0, *map(len, rows)])
     P = sparse_rows(S + ends, A, indptr, [t for row in rows for t in row], [p for row in rows for p in row.values()])
-    name, rewards = _name(made) + mapped.suffix, np.clip(rewards, 0.0, 1.0)  # averages may leave [0, 1] by rounding
-    begins, over = np.append(start, np.zeros(ends)), np.arange(S + ends) >= S  # a `done` flag is seen by whoever plays
-    return TabularMDP(P, rewards, begins, horizon=_horizon(made, horizon), name=name, terminal=over if ends else None)
+    return TabularMDP(
+        P,
+        np.clip(means, 0.0, 1.0),  # averages may leave [0, 1] by rounding
+        np.append(start, np.zeros(ends)),
+        horizon=env_horizon(made, horizon),
+        stochastic_rewards=rewards == "learned",
+        name=env_name(made) + mapped.suffix,
+        terminal=np.arange(S + ends) >= S if ends else None,  # a `done` flag is seen by whoever plays
+    )
 
 
 def reward_map(env: Env | str, **options: Any) -> RewardMap:
     """The map that `from_gymnasium` applies to this environment's rewards; nothing is changed if they lie in [0, 1] already."""
-    return _map_of(_table(_made(env, options))[0])
+    return _map_of(_table(made_env(env, options))[0])
 
 
 def to_gymnasium(problem: FiniteProblem | LQSystem) -> "FiniteEnv | LinearEnv":
@@ -131,10 +153,10 @@ class GymProblem:
     uniform_value = None
 
     def __init__(self, env: Env | str, features: Features, horizon: int | None = None, **options: Any) -> None:
-        self._env = _made(env, options)
+        self._env = made_env(env, options)
         if not callable(features):
             raise InvalidParameter(f"features must be a function of an observation, got features={shown(features)}")
-        self._features, self.horizon = features, _horizon(self._env, horizon)
+        self._features, self.horizon = features, env_horizon(self._env, horizon)
         space, limit = self._env.action_space, self._env.spec.max_episode_steps if self._env.spec else None
         if not isinstance(space, spaces.Discrete):
             raise InvalidParameter(f"the environment must have finitely many actions, got the action space {space}")
@@ -145,7 +167,7 @@ class GymProblem:
         if sight.ndim != 2 or len(sight) != self.actions or sight.size == 0:
             raise InvalidParameter(f"features(observation) must have shape ({self.actions}, dimension), got {sight.shape}")
         self.dimension = int(sight.shape[1])
-        self.name = _name(self._env)
+        self.name = env_name(self._env)
 
     @property
     def chunk(self) -> int:
@@ -182,7 +204,7 @@ class GymProblem:
         return sight
 
 
-def _made(env: Env | str, options: dict[str, Any]) -> Env:
+def made_env(env: Env | str, options: dict[str, Any]) -> Env:
     if not isinstance(env, str):
         kind("env", env, gymnasium.Env, said="a Gymnasium environment, or the name of one")
         if options:
@@ -194,16 +216,30 @@ def _made(env: Env | str, options: dict[str, Any]) -> Env:
         raise InvalidParameter(f"Gymnasium cannot make {env!r}: {error}") from None
 
 
-def _name(env: Env) -> str:
+def env_name(env: Env) -> str:
     return f"gym:{env.spec.id if env.spec else type(env.unwrapped).__name__}"
+
+
+def has_table(env: Env) -> bool:
+    """Whether the environment carries its dynamics, in the states and actions that one who plays it sees."""
+    bare: Any = env.unwrapped
+    if not hasattr(bare, "P") or not hasattr(bare, "initial_state_distrib"):
+        return False
+    outer: Any = env
+    while outer is not bare:
+        if isinstance(outer, gymnasium.ObservationWrapper | gymnasium.ActionWrapper | gymnasium.RewardWrapper):
+            return False
+        outer = outer.env
+    return True
 
 
 def _table(env: Env) -> tuple[Table, Array]:
     """The table and the distribution of the first state."""
     bare: Any = env.unwrapped
-    if not hasattr(bare, "P") or not hasattr(bare, "initial_state_distrib"):
+    if not has_table(env):
         raise InvalidParameter(
-            f"{type(bare).__name__} has no table P with an initial_state_distrib: play it step by step with GymProblem"
+            f"{type(bare).__name__} has no table P with an initial_state_distrib: play it with confide.problems.environment, or step by "
+            "step through features with GymProblem"
         )
     if getattr(bare, "fickle_passenger", False):
         raise InvalidParameter("a fickle passenger is not in the table P: make Taxi with fickle_passenger=False")
@@ -214,18 +250,31 @@ def _outcomes(table: Table) -> list[tuple[float, int, float, bool]]:
     return [outcome for row in table.values() for listed in row.values() for outcome in listed if outcome[0] > 0]
 
 
-def _map_of(table: Table) -> RewardMap:
+def _map_of(table: Table, stated: tuple[float, float] | None = None) -> RewardMap:
     outcomes = _outcomes(table)
     rewards = [float(reward) for _, _, reward, _ in outcomes]
     if any(done for *_, done in outcomes):
         rewards.append(0.0)  # the absorbing state's
     low, high = min(rewards), max(rewards)
+    if stated is not None:
+        mapped = stated_range(stated)
+        if low < mapped.low or high > mapped.high:
+            raise InvalidParameter(f"reward_range must contain all rewards, which are in [{low:g}, {high:g}], got {stated}")
+        return mapped
     if low >= 0 and high <= 1:
         return RewardMap(0.0, 1.0)
     return RewardMap(low, high if high > low else low + 1.0)
 
 
-def _horizon(env: Env, horizon: int | None) -> int:
+def stated_range(reward_range: Any) -> RewardMap:
+    """From (low, high), as a user states it."""
+    ends = [real("reward_range", end) for end in listed("reward_range", reward_range, object)]
+    if len(ends) != 2 or not ends[0] < ends[1]:
+        raise InvalidParameter(f"reward_range must be (low, high) with low < high, got reward_range={shown(reward_range)}")
+    return RewardMap(*ends)
+
+
+def env_horizon(env: Env, horizon: int | None) -> int:
     chosen = horizon if horizon is not None else env.spec.max_episode_steps if env.spec else None
     if chosen is None:
         raise InvalidParameter("this environment has no time limit: give a horizon")

@@ -19,7 +19,7 @@ Bools = npt.NDArray[np.bool_]
 class TabularPublic:
     """What an agent may know of a table: its size, its rewards, where episodes start, whether steps differ, and where episodes end.
 
-    A terminal state is one where nothing happens any more: it leads to itself, and what it earns, if rewards are to be learned, is zero.
+    A terminal state is one where nothing happens any more: it leads to itself, and earns `terminal_reward` if rewards are to be learned.
     """
 
     family: ClassVar[str] = "table"
@@ -31,6 +31,7 @@ class TabularPublic:
     start: Array = field(repr=False)
     stationary: bool = True  # whether transitions (and rewards that are to be learned) are the same at every step
     terminal: Bools | None = field(default=None, repr=False)  # [s]; None: no state is known to be
+    terminal_reward: float = 0.0  # of a step in a terminal state
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -38,7 +39,7 @@ class TabularMDP(FiniteProblem):
     """An MDP with transitions [h, s, a, s'] and mean rewards [h, s, a] in [0, 1], or [s, a, s'] and [s, a] with a horizon.
 
     With `stochastic_rewards` a reward is 1 with the given probability, else 0, and unknown to the agent. `terminal` [s] says which states
-    are known to end an episode: they must lead to themselves.
+    are known to end an episode: they must lead to themselves, and if rewards are stochastic all earn the same, which is public.
     """
 
     kind: ClassVar[str] = "table"  # in a saved file
@@ -63,13 +64,17 @@ class TabularMDP(FiniteProblem):
     ) -> None:
         P = transitions if isinstance(transitions, Transitions) else sparse_transitions(transitions)
         r = check_rewards(rewards, P, horizon)
+        ends = None if terminal is None else check_terminal(terminal, P)
+        ended = r[:0] if ends is None else r[:, ends]
+        if stochastic_rewards and (ended != ended[:1, :1, :1]).any():
+            raise InvalidParameter("terminal states must all have the same mean reward if rewards are stochastic")
         fields = {
             "transitions": P,
             "rewards": r,
             "start": check_start(start, P.states),
             "stochastic_rewards": flag("stochastic_rewards", stochastic_rewards),
             "name": text("name", name),
-            "terminal": None if terminal is None else check_terminal(terminal, P),
+            "terminal": ends,
         }
         for key, value in fields.items():
             object.__setattr__(self, key, value)
@@ -82,7 +87,8 @@ class TabularMDP(FiniteProblem):
     def public(self) -> TabularPublic:
         known = None if self.stochastic_rewards else self.rewards
         stationary = self.transitions.layers == 1 and (known is not None or bool((self.rewards == self.rewards[0]).all()))
-        return TabularPublic(self.horizon, self.states, self.actions, known, self.start, stationary, self.terminal)
+        ended = 0.0 if self.terminal is None or not self.terminal.any() else float(self.rewards[0, self.terminal][0, 0])
+        return TabularPublic(self.horizon, self.states, self.actions, known, self.start, stationary, self.terminal, ended)
 
 
 def check_rewards(rewards: npt.ArrayLike, P: Transitions, horizon: int | None, name: str = "rewards") -> Array:

@@ -14,9 +14,12 @@ _FAINT = 1e-9  # probabilities that predicted visits leave out
 
 @njit
 def visits(
-    policies: Ints, start: Array, layers: int, choices: int, indptr: Ints, successors: Ints, probabilities: Array
+    policies: Ints, start: Array, layers: int, choices: int, indptr: Ints, successors: Ints, probabilities: Array, rest: Array
 ) -> Array:
-    """How often each policy [q, h, s] is expected to be in each pair [q, pair]; a state without cells ends the episode."""
+    """How often each policy [q, h, s] is expected to be in each pair [q, pair]; a state without cells ends the episode.
+
+    rest [pair] is the probability that is spread evenly over all states.
+    """
     Q, H, S = policies.shape
     expected = np.zeros((Q, indptr.size - 1))
     for q in range(Q):
@@ -25,30 +28,37 @@ def visits(
             if layers > 1 and h >= layers:
                 break
             moved[:] = 0.0
+            spread = 0.0
             for s in range(S):
                 if at[s] > _FAINT:
                     pair = ((h if layers > 1 else 0) * S + s) * choices + policies[q, h, s]
                     expected[q, pair] += at[s]
+                    spread += at[s] * rest[pair]
                     for k in range(indptr[pair], indptr[pair + 1]):
                         moved[successors[k]] += at[s] * probabilities[k]
+            if spread > 0.0:
+                moved += spread / S
             at, moved = moved, at
     return expected
 
 
 @njit
-def best_actions(layers: int, indptr: Ints, successors: Ints, probabilities: Array, rewards: Array) -> Ints:
+def best_actions(layers: int, indptr: Ints, successors: Ints, probabilities: Array, rest: Array, rewards: Array) -> Ints:
     """Actions [h, s] by backward induction for rewards [h, s, a]; a state without cells stays where it is."""
     H, S, A = rewards.shape
     actions = np.zeros((H, S), dtype=np.int64)
     later, now = np.zeros(S), np.zeros(S)
     for h in range(H - 1, -1, -1):
+        average = later.sum() / S
         for s in range(S):
             best = -1.0
             for a in range(A):
                 value = rewards[h, s, a]
                 if layers == 1 or h < layers:
                     pair = ((h if layers > 1 else 0) * S + s) * A + a
-                    if indptr[pair] == indptr[pair + 1]:
+                    if rest[pair] > 0.0:
+                        value += rest[pair] * average
+                    elif indptr[pair] == indptr[pair + 1]:
                         value += later[s]
                     for k in range(indptr[pair], indptr[pair + 1]):
                         value += probabilities[k] * later[successors[k]]
@@ -57,6 +67,29 @@ def best_actions(layers: int, indptr: Ints, successors: Ints, probabilities: Arr
             now[s] = best
         later, now = now, later
     return actions
+
+
+@njit
+def thinned(indptr: Ints, successors: Ints, probabilities: Array, states: int, least: float) -> tuple[Ints, Ints, Array, Array]:
+    """The cells of pairs that may lead anywhere, without those of probability below `least`; and what these have together [pair]."""
+    pairs = indptr.size - 1
+    starts, rest = np.zeros(pairs + 1, dtype=np.int64), np.zeros(pairs)
+    for p in range(pairs):
+        full, kept = indptr[p + 1] - indptr[p] == states, 0
+        for k in range(indptr[p], indptr[p + 1]):
+            if full and probabilities[k] < least:
+                rest[p] += probabilities[k]
+            else:
+                kept += 1
+        starts[p + 1] = starts[p] + kept
+    left, chances, n = np.empty(starts[pairs], dtype=np.int64), np.empty(starts[pairs]), 0
+    for p in range(pairs):
+        full = indptr[p + 1] - indptr[p] == states
+        for k in range(indptr[p], indptr[p + 1]):
+            if not (full and probabilities[k] < least):
+                left[n], chances[n] = successors[k], probabilities[k]
+                n += 1
+    return starts, left, chances, rest
 
 
 @njit

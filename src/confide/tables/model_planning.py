@@ -25,6 +25,10 @@ LISTED = 0.9  # the probability that a listed successor really follows
 LEAST = 1e-3  # visits per user of all pairs together that no model can predict away
 PRIOR = 0.3  # effective samples of a pair that nobody has seen
 TYPICAL = 0.5  # transition probability, for which the weights of releases are best
+LARGE, THIN = (
+    2**19,
+    2.0,
+)  # cells of a table that is thinned for planning; the share that a cell needs to be kept, times an even one
 SPARSE = 0.1  # the share of pairs whose mean reward is not the common one
 
 
@@ -132,8 +136,7 @@ def closed(
 
 def expected_visits(policies: Ints, model: Array, support: Support, start: Array) -> Array:
     """Of one user of each policy [q, h, s]: [q, pair]."""
-    S = support
-    return _kernels.visits(policies, start, S.layers, S.actions, S.indptr, S.successors, model)
+    return _kernels.visits(policies, start, support.layers, support.actions, *_thin(model, support))
 
 
 def predicted(history: History, support: Support, start: Array) -> History:
@@ -278,5 +281,15 @@ def reward_posterior(known: Posterior, support: Support, balance: float) -> Rewa
 
 def best_policy(model: Array, rewards: Array, support: Support) -> Ints:
     """Actions [h, s] for transition probabilities [cell] and rewards [h, s, a]."""
-    S = support
-    return _kernels.best_actions(S.layers, S.indptr, S.successors, model, rewards)
+    return _kernels.best_actions(support.layers, *_thin(model, support), rewards)
+
+
+def _thin(model: Array, support: Support) -> tuple[Ints, Ints, Array, Array]:
+    """Cells for planning (indptr, successors, probabilities), and the rest [pair] that is spread evenly over all states.
+
+    In large tables cells with less than THIN times an even share are evened out within their pair: most of them are noise, and planning
+    would take its time from them.
+    """
+    if support.cells <= LARGE:
+        return support.indptr, support.successors, model, np.zeros(support.pairs)
+    return _kernels.thinned(support.indptr, support.successors, model, support.states, THIN / support.states)

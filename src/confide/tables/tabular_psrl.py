@@ -108,7 +108,8 @@ class TableSampling:
         known = self.public.rewards
         if known is None:
             assert learned is not None
-            known = np.broadcast_to((learned * self.support.open).reshape(self.support.layers, S, A), (H, S, A))
+            earned = np.where(self.support.open, learned, self.public.terminal_reward)
+            known = np.broadcast_to(earned.reshape(self.support.layers, S, A), (H, S, A))
         rewards: Array = known + TIES * rng.random((H, S, A))
         return rewards
 
