@@ -91,7 +91,9 @@ def main() -> None:
         shown = f"{number(values.mean())} ± {number(error(values))} | {number(float(np.median(values)))} | {number(values.max())}"
         lines.append(f"| {problem} | `{agent}` | {kind} | {shown} | {values.mean() / best:.1f} x |")
     about = f"{__doc__.splitlines()[0]} Larger lock: {larger_lock.__doc__}"
-    spent = "Seconds are those of one core, at epsilon = 1. The saved state does not grow with the number of users."
+    spent = (
+        "Seconds are those of one core, at epsilon = 1. The saved state grows with the rounds only, by the table of questions."
+    )
     record("Questions", "\n".join([about, "", *lines, "", spent, "", *costs(), ""]), write=options.write)
 
 

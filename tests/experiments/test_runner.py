@@ -286,7 +286,7 @@ def test_a_local_run_goes_through_devices_and_messages():
 
     done = run(Counting(PROBLEM.public, episodes=2000, privacy=LOCAL), PROBLEM, seed=1)
     assert len(absorbed) == len(set(absorbed)) == done.episodes == 2000
-    assert done.guarantee == "LocalDP(epsilon=10, delta=1e-06), replace one user, 2000 users, fast noise"
+    assert done.guarantee == "LocalDP(epsilon=10, delta=0), replace one user, 2000 users, fast noise"
     assert verify(done.certificate).epsilon == pytest.approx(10.0)
     assert "imulated" not in str([done.certificate.document[key] for key in ("mechanisms", "assumptions")]).replace(
         "simulation", ""

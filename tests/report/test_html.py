@@ -244,8 +244,8 @@ def test_questions_are_shown_folded_and_escaped(made_up, tmp_path):
     assert folds and not any("open" in attributes for attributes in folds)
     assert "3 questions in 2 rounds" in page.text and "Round 1: users 1 to 10, 2 questions" in page.text
     assert (
-        "6 ± 4 more yes than no; 2 more yes expected" in page.text
-        and "18 ± 4 more no than yes; 2 more yes expected: a surprise" in page.text
+        "6 more yes than no (noise: ± 4); 2 more yes expected" in page.text
+        and "18 more no than yes (noise: ± 4); 2 more yes expected: a surprise" in page.text
     )
     assert "expected to remove 25" in page.text and "not answered yet" in page.text
     assert EVIL in page.text and not any(name == "img" for name, _ in page.elements)

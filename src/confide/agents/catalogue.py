@@ -97,6 +97,7 @@ AGENTS = {
         "mixture",
         "confide",
         known_rewards=True,
+        stuck="kernels that differ far from the start only",
     ),
     "questions-vi": Entry(
         "confide.mixtures.questions_vi:QuestionsVI",

@@ -1,6 +1,7 @@
 """confide show, confide list, and the table of results."""
 
 import math
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,11 +75,14 @@ def print_questions(runs: "list[Run]", as_json: bool) -> None:
         asked = [[question.to_json() for question in one.questions] for one in runs]
         print_json([facts | {"questions": own} for facts, own in zip(named, asked, strict=True) if own])
         return
-    for one in runs:
-        for question in one.questions:
-            users = f"users {question.first:,} to {question.first + question.users - 1:,}"
-            typer.echo(f"{one.agent} on {one.problem}, seed {one.seed}, round {question.round}, {users}: {question.asked}")
-            typer.echo(f"  {question.said}; expected to remove {question.removes:.2%} of what is uncertain about values")
+    for one in (one for one in runs if one.questions):
+        typer.echo(f"{one.agent} on {one.problem}, seed {one.seed}")
+        for number, round_ in groupby(one.questions, key=lambda question: question.round):
+            those = list(round_)
+            typer.echo(f"\nround {number}: {those[0].users:,} users from number {those[0].first:,} on. {those[0].served}")
+            for question in those:
+                typer.echo(f"- {question.asked}")
+                typer.echo(f"  {question.said}; expected to remove {question.removes:.2%} of what is uncertain about values")
     if not any(one.questions for one in runs):
         typer.echo("nobody was asked a question: only questions-vi asks")
 

@@ -32,8 +32,8 @@ class Question:
         if self.answer is None or self.noise is None:
             return "not answered yet"
         yes, expected = round(2 * self.answer), round(2 * self.expected)
-        noise = f" ± {4 * self.noise:,.0f}" if self.noise else ""
-        than = f"{abs(yes):,}{noise} more {'yes' if yes >= 0 else 'no'} than {'no' if yes >= 0 else 'yes'}"
+        noise = f" (noise: ± {4 * self.noise:,.0f})" if self.noise else ""
+        than = f"{abs(yes):,} more {'yes than no' if yes > 0 else 'no than yes'}{noise}" if yes else f"as many yes as no{noise}"
         surprise = abs(self.answer - self.expected) > 2 * math.sqrt(self.noise**2 + self.users / 4)
         return f"{than}; {abs(expected):,} more {'yes' if expected >= 0 else 'no'} expected" + (
             ": a surprise" if surprise else ""
@@ -46,8 +46,8 @@ class Question:
     def from_json(cls, facts: Any) -> "Question":
         """From a file that somebody may have edited."""
         made = cls(**{text("question", name): value for name, value in kind("question", facts, dict).items()})
-        for name in ("round", "first", "users"):
-            whole(name, getattr(made, name), at_least=1)
+        for name, least in (("round", 1), ("first", 1), ("users", 0)):
+            whole(name, getattr(made, name), at_least=least)
         for name in ("served", "asked", "yes", "no"):
             text(name, getattr(made, name))
         for each in fields(made)[7:]:
