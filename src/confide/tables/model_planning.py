@@ -251,12 +251,24 @@ class RewardPosterior:
     spreads: Array
 
     @property
-    def mean(self) -> Array:
+    def _inside(self) -> Array:
+        """The mean [pair] of one between 0 and 1."""
         low, high = ndtr(-self.centres / self.spreads), ndtr((1 - self.centres) / self.spreads)
         density = [np.exp(-0.5 * (end / self.spreads) ** 2) for end in (self.centres, 1 - self.centres)]
         inside = self.centres + self.spreads * (density[0] - density[1]) / np.sqrt(2 * np.pi) / np.maximum(high - low, 1e-300)
-        mean: Array = self.common + self.chances * (np.clip(inside, 0.0, 1.0) - self.common)
-        return mean
+        clipped: Array = np.clip(inside, 0.0, 1.0)
+        return clipped
+
+    @property
+    def mean(self) -> Array:
+        return self.common + self.chances * (self._inside - self.common)
+
+    @property
+    def std(self) -> Array:
+        """Of the mean rewards [pair], at most: truncation makes spreads smaller."""
+        between = self.chances * (1 - self.chances) * (self._inside - self.common) ** 2
+        std: Array = np.sqrt(self.chances * np.minimum(self.spreads, 0.5) ** 2 + between)
+        return std
 
     def drawn(self, rng: np.random.Generator) -> Array:
         low, high = ndtr(-self.centres / self.spreads), ndtr((1 - self.centres) / self.spreads)
@@ -268,14 +280,18 @@ class RewardPosterior:
 def reward_posterior(known: Posterior, support: Support, balance: float) -> RewardPosterior:
     """From sums of rewards over effective samples; the common reward is the weighted median."""
     N, s = known.totals, known.counts.noise / balance
-    ratio = known.counts.rewards / N
     spreads = np.sqrt((s / N) ** 2 + 0.25 / np.maximum(N, 1.0)) + 1e-9
-    order = np.argsort(np.where(support.open, ratio, 0.0))
-    mass = np.cumsum(np.where(support.open, 1 / spreads**2, 0.0)[order])
-    common = float(np.clip(ratio[order[int(np.searchsorted(mass, mass[-1] / 2))]], 0.0, 1.0)) if support.open.any() else 0.0
+    return common_or_own(known.counts.rewards / N, spreads, support.open)
+
+
+def common_or_own(ratio: Array, spreads: Array, open: npt.NDArray[np.bool_]) -> RewardPosterior:
+    """From estimates [pair] of mean rewards in [0, 1] with their standard deviations: most `open` pairs have the common reward."""
+    order = np.argsort(np.where(open, ratio, 0.0))
+    mass = np.cumsum(np.where(open, 1 / spreads**2, 0.0)[order])
+    common = float(np.clip(ratio[order[int(np.searchsorted(mass, mass[-1] / 2))]], 0.0, 1.0)) if open.any() else 0.0
     inside = np.maximum(ndtr((1 - ratio) / spreads) - ndtr(-ratio / spreads), 1e-300)
     spike = np.exp(-0.5 * ((ratio - common) / spreads) ** 2) / np.sqrt(2 * np.pi) / spreads
-    chances = np.where(support.open, SPARSE * inside / (SPARSE * inside + (1 - SPARSE) * spike), 0.0)
+    chances = np.where(open, SPARSE * inside / (SPARSE * inside + (1 - SPARSE) * spike), 0.0)
     return RewardPosterior(common, chances, np.clip(ratio, -5.0, 6.0), spreads)
 
 
