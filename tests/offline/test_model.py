@@ -61,6 +61,7 @@ def test_the_plan_is_optimal_without_noise_and_good_with_it(exact, model, world)
         assert world.start @ exact_values(world, policy.mixed(np.full((4, 2), 0.5))) == pytest.approx(best)
 
 
+@pytest.mark.filterwarnings("ignore:0 of 8 pairs")
 def test_with_nothing_but_noise_everything_stays_as_logged(asked, people):
     few = in_memory(
         [

@@ -100,7 +100,7 @@ class OneUser:
         return None
 
 
-@pytest.mark.filterwarnings("ignore::confide.evaluation.DeltaWarning")
+@pytest.mark.filterwarnings("ignore::confide.errors.ConfideWarning")
 @pytest.mark.parametrize("relation", ["replace", "null"])
 def test_an_attack_on_the_whole_release_finds_a_twin_with_less_noise_only(relation):
     """200 runs on each of two logs, at 99 % confidence: an honest release is refuted with probability at most 1 %, before the seed is

@@ -1,5 +1,6 @@
 """One release of root-weighted transition counts: a model of a table, and with it the value of every policy."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.arguments import array, flag, real, whole
-from confide.errors import InvalidParameter, LogError
+from confide.errors import ConfideWarning, InvalidParameter, LogError
 from confide.evaluation.estimator import asked_for, check_call, check_request, publish, source_of
 from confide.evaluation.log_sums import Logs, LogSums, Progress
 from confide.evaluation.parameters import described, first_of_user, keep
@@ -152,11 +153,28 @@ class ModelRelease:
             certificate = sums.certificate(f"a model of {self.states} states and {self.actions} actions")
             return PrivateModel(table, *parts, released.noise.std, *weights, released.guarantee, certificate, labels)
 
-        return publish(self, logs, make, PrivateModel.from_bytes, privacy=privacy, loss=self.loss(privacy), ledger=ledger, id=id)
+        made = publish(self, logs, make, PrivateModel.from_bytes, privacy=privacy, loss=self.loss(privacy), ledger=ledger, id=id)
+        for said in self.warnings(made):
+            warnings.warn(said, stacklevel=2)
+        return made
 
     def loss(self, privacy: Request) -> Loss:
         """What a release is charged to a ledger: known before the log is touched."""
         return NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
+
+    def warnings(self, model: PrivateModel) -> list[ConfideWarning]:
+        """Warnings about a model, as functions of what was released."""
+        table, rows = model.table, model.rows
+        seen = int((rows.visits > 3 * rows.visit_std)[table.support.open].sum())
+        every = int(table.support.open.sum())
+        if 2 * seen >= every:
+            return []
+        return [
+            ConfideWarning(
+                f"{seen:,} of {every:,} pairs of state and action are told from noise: for more, use more users, a larger epsilon, "
+                "or fewer states and actions"
+            )
+        ]
 
     def counted(self, trajectories: int, steps: int) -> str:
         """What counts of a log with these caps, and what is clipped, in words: all of it public."""

@@ -24,6 +24,8 @@ QUIET = 0.3  # the least standard deviation that is computed with: without priva
 MISSED = 0.2  # share of all visits in cells that are not seen, from which on rows are projected
 FITTED = 2**20  # cells that bins are fitted to; of larger tables every k-th state
 _TINY = 1e-300
+_NONE = 1e-100  # smaller probabilities are zero: products of them would be subnormal numbers, which are slow
+_SURE = 100.0  # the largest logarithm of odds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,19 +123,19 @@ def _between(scaled: Array) -> Array:
     low, high = scaled[:, :-1], scaled[:, 1:]
     upper = low > 0
     found: Array = ndtr(np.where(upper, -low, high)) - ndtr(np.where(upper, -high, low))
-    return np.maximum(found, 0.0)
+    return np.where(found < _NONE, 0.0, found)
 
 
 def _fitted(cells: _Cells) -> tuple[float, Array]:
     """rho, and the weights g [1 + bin] of zero and of the bins among successors that can follow."""
     density, zero = cells.bins(cells.standardised()), cells.zero
-    none, group = np.exp(zero), np.unique(cells.group, return_inverse=True)[1]
+    none, group = np.exp(np.where(zero < np.log(_NONE), -np.inf, zero)), np.unique(cells.group, return_inverse=True)[1]
     rho, g = 0.2, np.full(BINS + 1, 1 / (BINS + 1))
     for _ in range(ROUNDS):
         each, likely = _evidence(density, none, zero, group, rho, g)
         share = likely[group] / each
         g = g * np.append(share @ none, share @ density)
-        g /= g.sum()
+        g = np.where(g < _NONE * g.sum(), 0.0, g / g.sum())
         rho = float(np.clip(likely.mean(), 1e-4, 1 - 1e-4))
     return rho, g
 
@@ -142,7 +144,7 @@ def _evidence(density: Array, none: Array, zero: Array, group: Ints, rho: float,
     """The density of each count [cell] if its successor can follow, and the probability [group] that it can."""
     each = np.maximum(g[0] * none + density @ g[1:], _TINY)
     odds = np.bincount(group, np.log(each) - np.maximum(zero, np.log(_TINY))) + np.log(rho / (1 - rho))
-    likely: Array = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
+    likely: Array = 1 / (1 + np.exp(-np.clip(odds, -_SURE, _SURE)))
     return each, likely
 
 
@@ -163,7 +165,7 @@ def _moments(cells: _Cells, rho: float, g: Array) -> tuple[Array, Array]:
         top = np.clip(part.counts / part.visits, 0.0, 1.0)
         mean[block] = np.where(outside, top, (weight * centre).sum(axis=1))
         square[block] = np.where(outside, top**2 + (part.spread / part.visits) ** 2, (weight * second).sum(axis=1))
-    likely = (1 / (1 + np.exp(-np.clip(odds, -500, 500))))[cells.group]
+    likely = (1 / (1 + np.exp(-np.clip(odds, -_SURE, _SURE))))[cells.group]
     return likely * mean, np.maximum(likely * square - (likely * mean) ** 2, 0.0)
 
 

@@ -284,11 +284,16 @@ def reward_posterior(known: Posterior, support: Support, balance: float) -> Rewa
     return common_or_own(known.counts.rewards / N, spreads, support.open)
 
 
-def common_or_own(ratio: Array, spreads: Array, open: npt.NDArray[np.bool_]) -> RewardPosterior:
-    """From estimates [pair] of mean rewards in [0, 1] with their standard deviations: most `open` pairs have the common reward."""
+def common_or_own(ratio: Array, spreads: Array, open: npt.NDArray[np.bool_], usual: float | None = None) -> RewardPosterior:
+    """From estimates [pair] of mean rewards in [0, 1] with their standard deviations: most `open` pairs have the common reward.
+
+    `usual`: the common reward is this one, where the estimates do not contradict it.
+    """
     order = np.argsort(np.where(open, ratio, 0.0))
     mass = np.cumsum(np.where(open, 1 / spreads**2, 0.0)[order])
     common = float(np.clip(ratio[order[int(np.searchsorted(mass, mass[-1] / 2))]], 0.0, 1.0)) if open.any() else 0.0
+    if usual is not None and abs(common - usual) <= 2.5 / np.sqrt(max(mass[-1], 1e-300)):  # two standard errors of a median
+        common = usual
     inside = np.maximum(ndtr((1 - ratio) / spreads) - ndtr(-ratio / spreads), 1e-300)
     spike = np.exp(-0.5 * ((ratio - common) / spreads) ** 2) / np.sqrt(2 * np.pi) / spreads
     chances = np.where(open, SPARSE * inside / (SPARSE * inside + (1 - SPARSE) * spike), 0.0)
