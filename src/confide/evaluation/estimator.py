@@ -137,7 +137,8 @@ def publish(
             error.add_note(CHARGED)
             raise
 
-    return read(ledger.spend(id or asked, what, loss, Relation(privacy.relation), release=release))
+    part = getattr(logs, "part", None)  # of a split log: other people's part costs these people nothing
+    return read(ledger.spend(id or asked, what, loss, Relation(privacy.relation), release=release, part=part))
 
 
 def asked_for(estimator: Any, logs: Logs, privacy: Request, ledger: Ledger | None, id: str | None) -> str:
