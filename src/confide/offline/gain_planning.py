@@ -12,8 +12,10 @@ from confide.offline.row_planning import Array, visits_of
 from confide.offline.table_features import Bools, Table, step_ranges
 
 LEVEL, Z = 0.95, 1.6449  # one-sided
-BEHAVIOUR_Z = 2.24  # of what was done, which is subtracted: its upper value
-CELL, ROW = 3.0, 2.0  # standard deviations of noise from which on a cell is seen, and a row known
+MODEL_Z = 2.0  # of the method "model", which has no theorem: a little more than the level needs
+CELL, ROW = 0.25, 3.0  # standard deviations of noise: of a cell that is looked at, and of the visits to a row that is known
+ALONE = 0.5  # of an even share: an action that the policy takes more often stands alone
+_NOTHING = 1e-12
 SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 CLIPS = (1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0)
 _TRIED, _STEPS = 6000, 400  # trajectories, and steps of each, that are rehearsed in the model
@@ -44,7 +46,7 @@ class Counted:
     table: Table
     counts: Array = field(repr=False)
     totals: Array = field(repr=False)
-    start: Array = field(repr=False)
+    starts: Array = field(repr=False)
     rewards: Array = field(repr=False)
     noise: float
     total_weight: float
@@ -107,64 +109,107 @@ def _rehearsed(model: Dynamics, start: Array, steps: int) -> tuple[np.ndarray, n
     return states, actions, going
 
 
-def lower_value(given: Counted, target: Target, horizon: int, pessimism: float) -> float:
-    """The value of a policy over `horizon` steps, with all that is not seen for certain at the least that it can be worth.
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimated:
+    """The value of a policy in the release of held-out people, and its standard deviation: noise and sampling, to first order."""
 
-    Cells of at most CELL standard deviations of noise are not seen; rows are divided by one standard deviation more visits than counted;
-    rows of at most ROW standard deviations are worth the least; values are lowered by `pessimism` times their standard deviation.
+    value: float
+    std: float
+
+
+def value_in(model: Dynamics, held: Counted, policy: Array, horizon: int, users: int) -> Estimated:
+    """The value of a policy [s, a] over `horizon` steps, from the counts of `users` held-out people; what is not seen is worth the least.
+
+    What counts as seen was read off the learning part (`model`): the cells of its rows, and which rows stand alone; the others of a state
+    that the policy takes are pooled. So the held-out counts are used as they are, without a threshold that their own noise could pass, and
+    the value is nearly linear in them: errors of rows are independent, and add up as variances. Rows of fewer than ROW standard deviations
+    of visits are worth the least.
     """
-    table, support = given.table, given.table.support
-    S, A = support.states, support.actions
-    visits, std = visits_of(given.counts, given.totals, given.noise, given.total_weight, support)
-    own = _Lower.of(sparse.csr_matrix((given.counts, support.successors, support.indptr), shape=(S * A, S)), visits, std, given.noise)
-    every = sparse.csr_matrix((np.ones(S * A), np.arange(S * A), np.arange(S + 1) * A), shape=(S, S * A))
-    together = every @ sparse.csr_matrix((given.counts, support.successors, support.indptr), shape=(S * A, S))
-    pooled = _Lower.of(together, every @ visits, np.sqrt(every @ std**2), given.noise * math.sqrt(A))
-    known = np.maximum(visits, 0.0).reshape(S, A)
-    shares = known / np.maximum(known.sum(axis=1), 1e-300)[:, None]
-    weights, changed, rewards = np.zeros((S, A)), np.zeros(S, bool), np.zeros((S, A))
-    weights[: table.states], changed[: table.states], rewards[: table.states] = target.weights, target.changed, given.rewards
-    pays = np.where(changed, (weights * rewards).sum(axis=1), (shares * rewards).sum(axis=1))
-    closed = ~support.open.reshape(S, A)[:, 0]
+    table, n = model.table, held.table.support.states * held.table.actions
+    rows = _rows(model, held, policy)
     low, high = step_ranges(table, horizon)
-    pays[closed] = rewards[closed].min(axis=1)
-    V = np.zeros(S)
+    rewards = np.zeros((n // table.actions, table.actions))
+    rewards[: table.states] = held.rewards
+    closed = ~table.support.open.reshape(rewards.shape)[:, 0]
+    pays = np.where(closed, rewards.min(axis=1), (policy * rewards).sum(axis=1))
+    V = [np.zeros(len(pays))]  # less than k steps: above the least
     for k in range(horizon):
-        above, span = V - low[k], high[k] - low[k]
-        mine = (weights * own.ahead(above, span, pessimism).reshape(S, A)).sum(axis=1)
-        ahead = np.where(changed, mine, pooled.ahead(above, span, pessimism))
-        before, V = V, np.where(closed, pays, pays + table.discount * (low[k] + ahead))
-        if np.abs(V - before).max() <= 1e-9 * max(high[-1] - low[-1], 1e-300):
-            break
-    return float(given.start @ V[: table.states])
+        ahead = rows.weights @ (rows.P @ V[-1])
+        least = np.where(closed, 0.0, table.discount * low[k]) - low[k + 1]
+        V.append(np.clip(pays + table.discount * ahead + least, 0.0, high[k + 1] - low[k + 1]))
+    start = held.starts / users if table.start is None else table.start
+    last = V[-1][: table.states]
+    value = float(start @ last)
+    variance = rows.variance(_paths(rows, np.maximum(start, 0.0), V, table.discount))
+    if table.start is None:
+        spread = max(float(np.maximum(start, 0.0) @ last**2) - value**2, 0.0)
+        variance += spread / users + held.noise**2 * float(last @ last) / users**2
+    return Estimated(value + float(low[-1]), math.sqrt(variance))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Lower:
-    """Rows of cells that are seen, divided by at least the visits."""
+class _Rows:
+    """Rows that a policy takes, with weights [s, row]: probabilities P [row, s'] of cells that are seen, and what they are made of."""
 
-    P: sparse.csr_matrix
+    weights: sparse.csr_matrix
+    P: Array
+    seen: Bools
     known: Bools
     visits: Array
-    noise: float
+    noise: Array  # of a cell [row]
+    cells: Array  # [row], how many there are
+    total_weight: float
 
-    @classmethod
-    def of(cls, counts: sparse.csr_matrix, visits: Array, std: Array, noise: float) -> "_Lower":
-        seen = counts.copy()
-        seen.data = np.where(seen.data > CELL * noise, seen.data, 0.0)
-        seen.eliminate_zeros()
-        sums = np.asarray(seen.sum(axis=1)).ravel()
-        under = np.maximum(np.maximum(visits + std, sums), 1e-300)
-        return cls(sparse.diags(1 / under) @ seen, visits > ROW * std, np.maximum(visits, 1e-3), noise)
+    def variance(self, W: Array) -> float:
+        """Of sum P W, W [row, s'] what a probability is worth in all: noise of cells and totals, and multinomial sampling."""
+        w, a = self.total_weight, np.where(self.seen, W, 0.0) / self.visits[:, None]
+        worth = (self.P * W).sum(axis=1)
+        mean = worth / self.visits
+        precision = 1 / self.cells + w**2
+        share = mean / self.cells / precision
+        noise = ((a - share[:, None] * self.seen) ** 2).sum(axis=1) + (self.cells - self.seen.sum(axis=1)) * share**2
+        noise = self.noise**2 * (noise + (mean * w / precision) ** 2)
+        P = np.maximum(self.P, 0.0)
+        sampling = np.maximum((P * W**2).sum(axis=1) - (P * W).sum(axis=1) ** 2, 0.0) / self.visits
+        return float((noise + sampling)[self.known].sum())
 
-    def ahead(self, V: Array, span: float, pessimism: float) -> Array:
-        """The lower value [row] of what follows, if V >= 0."""
-        mean = self.P @ V
-        if pessimism > 0:
-            seen = self.P.copy()
-            seen.data = np.ones_like(seen.data)
-            variance = np.maximum(self.P @ V**2 - mean**2, 0.0) / self.visits
-            spread = seen @ V**2 - 2 * mean * (seen @ V) + mean**2 * (seen @ np.ones(len(V)))
-            noise = np.maximum(spread, 0.0) * (self.noise / self.visits) ** 2
-            mean = mean - pessimism * np.sqrt(variance + noise + (span / (2 * self.visits)) ** 2)
-        return np.where(self.known, np.clip(mean, 0.0, span), 0.0)
+
+def _rows(model: Dynamics, held: Counted, policy: Array) -> _Rows:
+    support, A = held.table.support, held.table.actions
+    S, n = support.states, support.states * A
+    probability = policy.ravel() * support.open
+    alone = probability > ALONE / A  # of the others, all together
+    taken = np.flatnonzero(probability > 0)
+    group = np.where(alone, np.arange(n), n + np.arange(n) // A)[taken]
+    names, row = np.unique(group, return_inverse=True)
+    R = len(names)
+    made = sparse.csr_matrix((np.ones(len(taken)), (row, taken)), shape=(R, n))
+    state = np.where(names < n, names // A, names - n)
+    weights = sparse.csr_matrix((made @ probability, (state, np.arange(R))), shape=(S, R))
+    counts = (made @ sparse.csr_matrix((held.counts, support.successors, support.indptr), shape=(n, S))).toarray()
+    expected = (made @ sparse.diags(np.maximum(model.visits.ravel(), 0.0)) @ model.P).toarray()
+    visits, std = visits_of(held.counts, held.totals, held.noise, held.total_weight, support)
+    visits, std = made @ visits, np.sqrt(made @ std**2)
+    noise = held.noise * np.sqrt(np.asarray(made.sum(axis=1)).ravel())
+    known = visits > ROW * std
+    visits = np.where(known, visits, 1.0)
+    seen = (expected > CELL * noise[:, None]) & known[:, None]
+    P = np.where(seen, counts, 0.0) / (visits * (1 + (std / visits) ** 2))[:, None]  # E[1/n] is larger than 1/E[n]
+    cells = np.diff(support.indptr)[taken[np.unique(row, return_index=True)[1]]].astype(float)
+    return _Rows(weights, P, seen, known, visits, noise, cells, held.total_weight)
+
+
+def _paths(rows: _Rows, start: Array, V: list[Array], discount: float) -> Array:
+    """What a probability [row, s'] is worth: discounted, times how often the row is met and the value after it, over all steps."""
+    met = np.zeros(rows.weights.shape[0])
+    met[: len(start)] = start
+    W, P, power = np.zeros_like(rows.P), np.maximum(rows.P, 0.0), discount
+    for after in V[-2::-1]:
+        taken = (rows.weights.T @ met) * rows.known
+        W += power * taken[:, None] * after
+        met = taken @ P
+        met /= max(float(met.sum()), 1.0)
+        power *= discount
+        if power < _NOTHING:
+            break
+    return W

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,9 @@ from confide.evaluation.log_sums import LogSums, Progress
 from confide.logs import Logs
 from confide.mechanisms.sources import NoiseSource
 from confide.offline.gain_contributions import BALANCE, Gains, Moments, Shortfalls
-from confide.offline.gain_planning import BEHAVIOUR_Z, LEVEL, Counted, Mixture, Target, lower_mean, lower_value, mixture_for
-from confide.offline.labels import Labels
+from confide.offline.gain_planning import LEVEL, MODEL_Z, Counted, Mixture, Target, Z, lower_mean, mixture_for, value_in
 from confide.offline.reward_planning import rewards_of
-from confide.offline.row_planning import rows_of, simplex
+from confide.offline.row_planning import rows_of
 from confide.offline.table_features import Array, step_ranges
 from confide.offline.transition_contributions import RootCounts, RootTransitions
 from confide.privacy.certificate import Certificate
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 _FORMAT = "confide-improvement/1"
 METHODS = ("auto", "weights", "model")
 COUNTS_SHARE = 0.9  # of the budget for counts; the rest is for returns of what was done
-PESSIMISM = 0.5  # of the lower value in the held-out people's release
 _BASIS = {
     "weights": (
         "proved: clipping weights only lowers the mean gain, if the logged probabilities are those with which actions were taken and "
@@ -198,7 +196,8 @@ def _asked(model: "PrivateModel", target: Target, holdout: Logs, privacy: Reques
     if method != "model" and not _no_weights(model, holdout):
         mixture = mixture_for(model.dynamics, model.start, target, horizon, users, _noise_of(privacy))
     if method == "auto":
-        method = "weights" if mixture is not None and mixture.predicted >= _predicted(model, target, horizon) else "model"
+        other = _predicted(model, target, horizon, users, privacy)
+        method = "weights" if mixture is not None and mixture.predicted >= other else "model"
     document = model.certificate.document if model.certificate else {}
     transitions = int(document["mechanisms"][0]["bound"]["transitions"])
     mixture = mixture if method == "weights" else None
@@ -222,11 +221,20 @@ def _moments(clip: float) -> Moments:
     return Moments(-1 / clip, 1 - 1 / clip)
 
 
-def _predicted(model: "PrivateModel", target: Target, horizon: int) -> float:
-    """About what the method "model" will show, from the learning part in the place of the held-out one."""
-    logged = Target(target.weights, np.zeros_like(target.changed))
+def _predicted(model: "PrivateModel", target: Target, horizon: int, users: int, privacy: Request) -> float:
+    """About what the method "model" will show, with the learning part in the place of the held-out one."""
     given = _counted(model, model.counts, model.totals, model.reward_sums, model.starts, model.noise_std)
-    return lower_value(given, target, horizon, PESSIMISM) - lower_value(given, logged, horizon, 0.0)
+    learned = model.guarantee.users
+    policy, logged = (value_in(model.dynamics, given, _whole(model, each), horizon, learned) for each in (target.weights, model.behaviour))
+    span = float(step_ranges(model.table, horizon)[1][-1])
+    noise = span * _noise_of(privacy)(1.0)[0] / math.sqrt(1 - COUNTS_SHARE) / users
+    return policy.value - logged.value - MODEL_Z * math.hypot(policy.std, noise)
+
+
+def _whole(model: "PrivateModel", policy: Array) -> Array:
+    """A policy [s, a] with a row for the end."""
+    S, A = model.dynamics.states, model.table.actions
+    return np.vstack([policy, np.zeros((S - len(policy), A))])
 
 
 def _weights_test(model: "PrivateModel", question: _Question, target: Target) -> Any:
@@ -262,16 +270,19 @@ def _model_test(model: "PrivateModel", question: _Question, target: Target) -> A
         answer, short = sums.release(counts), sums.release(returns)
         given = _counted(model, *bound.unpack(answer.values), answer.noise.std)
         std, users, span = short.noise.std, max(short.users, 1), float(high[-1] - low[-1])
-        least = lower_mean(float(short.values[0]), float(short.values[1]) / BALANCE, std, std / BALANCE, users, BEHAVIOUR_Z)
-        return lower_value(given, target, horizon, PESSIMISM) - (float(high[-1]) - span * least), answer.users
+        mean = float(short.values[0]) / users
+        second = max(float(short.values[1]) + Z * std, 0.0) / BALANCE / users
+        done = float(high[-1]) - span * mean
+        done_std = span * math.sqrt(max(second - mean**2, 0.0) / users + (std / users) ** 2)
+        found = value_in(model.dynamics, given, _whole(model, target.weights), horizon, users)
+        return found.value - done - MODEL_Z * math.hypot(found.std, done_std), answer.users
 
     return shares, finish
 
 
 def _counted(model: "PrivateModel", counts: Array, totals: Array, reward_sums: Array, starts: Array, noise: float) -> Counted:
     table = model.table
-    start = simplex(starts) if table.start is None else table.start
     rows = rows_of(counts, totals, noise, model.total_weight, table.support)
     mean, std = rewards_of(table, rows, reward_sums, noise / (model.reward_weight or 1.0))
     rewards = np.maximum(mean - std, table.reward_low) if table.rewards is None else mean
-    return Counted(table, counts, totals, start, rewards[: table.states], noise, model.total_weight)
+    return Counted(table, counts, totals, starts, rewards[: table.states], noise, model.total_weight)
