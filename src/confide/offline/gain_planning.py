@@ -11,15 +11,15 @@ from confide.offline.policy_planning import Dynamics
 from confide.offline.row_planning import Array, visits_of
 from confide.offline.table_features import Bools, Table, step_ranges
 
-LEVEL, Z = 0.95, 1.6449  # one-sided
+LEVEL, Z = 0.95, 1.75  # one-sided; at the normal 1.645 the worst two-point law of gains has an error of .052
 MODEL_Z = 2.0  # of the method "model", which has no theorem: a little more than the level needs
 CELL, ROW = 0.25, 3.0  # standard deviations of noise: of a cell that is looked at, and of the visits to a row that is known
 ALONE = 0.5  # of an even share: an action that the policy takes more often stands alone
 _NOTHING = 1e-12
 SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 CLIPS = (1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0)
-_TRIED, _STEPS = 6000, 400  # trajectories, and steps of each, that are rehearsed in the model
-_SEED = 20221_06_01  # public: a rehearsal is a function of the release
+_TRIED, _STEPS = 3000, 400  # trajectories, and steps of each, that are rehearsed in the model
+_SEED = 18  # public: a rehearsal is a function of the release
 
 
 @dataclass(frozen=True, slots=True, eq=False)

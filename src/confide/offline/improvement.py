@@ -204,6 +204,11 @@ def _asked(model: "PrivateModel", target: Target, holdout: Logs, privacy: Reques
     return _Question(method, mixture, target.weights, target.changed, horizon, transitions, table)
 
 
+def chosen_method(model: "PrivateModel", target: Target, holdout: Logs, privacy: Request) -> str:
+    """What "auto" is: a function of the released model alone."""
+    return _asked(model, target, holdout, privacy, "auto").method
+
+
 def _noise_of(privacy: Request) -> Callable[[float], tuple[float, float]]:
     """The noise on sums of gains and of their squares, by the clip; without a delta about that of Laplace noise."""
     loss, relation = loss_for(privacy), Relation(privacy.relation)
