@@ -12,6 +12,7 @@ targets are mixtures of the behaviour with the optimal policy and with policies 
 """
 
 import argparse
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +20,7 @@ import numpy as np
 from record import record
 
 from confide import CentralDP, NoPrivacy
+from confide.errors import ConfideWarning
 from confide.logs import in_memory, simulate
 from confide.offline import ModelRelease
 from confide.policy import StochasticPolicy
@@ -147,6 +149,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     few = arguments.quick
+    warnings.simplefilter("ignore", ConfideWarning)  # of few people
     table, river, garnets = grid(), plain(riverswim()), [plain(garnet(seed=seed)) for seed in GARNETS]
     wide = {"grid": [table], "riverswim": [river], "garnet": garnets}
     tight = {
