@@ -33,6 +33,7 @@ class Dynamics:
     behaviour: Array = field(repr=False)
     behaviour_std: Array = field(repr=False)
     visits: Array = field(repr=False)  # [s, a], noisy
+    seen: npt.NDArray[np.bool_] = field(repr=False)  # [s], whether somebody was there, as far as noise tells
 
     @property
     def states(self) -> int:
@@ -53,7 +54,8 @@ def dynamics(table: Table, rows: Rows, rewards: Array, reward_std: Array) -> Dyn
     behaviour = np.where(total[:, None] > 0, known / np.where(total > 0, total, 1.0)[:, None], 1 / A)
     std = rows.visit_std.reshape(S, A).mean(axis=1)
     spread = np.minimum(std / np.maximum(total, std), 1.0)
-    return Dynamics(table, P, variances, rewards, reward_std, behaviour, spread, visits)
+    seen = visits.sum(axis=1) > np.linalg.norm(rows.visit_std.reshape(S, A), axis=1)
+    return Dynamics(table, P, variances, rewards, reward_std, behaviour, spread, visits, seen)
 
 
 def state_values(model: Dynamics, policy: Array) -> Array:
@@ -91,7 +93,8 @@ def pessimistic(model: Dynamics, pessimism: float, start: Array) -> Plan:
     """Value iteration with A + 1 choices: each action, and going on as logged; each worth its mean minus `pessimism` standard deviations.
 
     Q = r + discount clip(P V - pessimism Gamma), Gamma^2 = Var(P V given the release) + (range / 2n)^2, the latter for what n visits may
-    not have shown; going on as logged has the least Gamma of all choices. An action without positive noisy visits is never chosen, a tie
+    not have shown; going on as logged has the least Gamma of all choices. A state in which nobody was seen is worth the least that it
+    can be. An action without positive noisy visits is never chosen, a tie
     goes to what was logged, and so does a choice that gains nothing. Then the plan as a whole must be better than the behaviour by
     SURE `pessimism` standard deviations from the start [s]; otherwise everything stays as logged.
     """
@@ -116,13 +119,15 @@ def _iterated(model: Dynamics, pessimism: float) -> Ints:
     table = model.table
     low, high, S, A = table.lowest, table.highest, model.states, table.actions
     closed = ~table.support.open.reshape(S, A)[:, 0]
-    known = model.visits > 0
+    known = (model.visits > 0) & (model.seen[:, None] | (pessimism == 0))
     V, Q = np.full(S, low), np.zeros((S, A + 1))
-    V[closed] = model.rewards[closed].max(axis=1)
+    V[closed], least = model.rewards[closed].max(axis=1), model.rewards.min(axis=1) + table.discount * low
     for _ in range(ROUNDS):
         (rewards, ahead, reward_std), spread = _looked_ahead(model, V)
         spread[:, A] = spread.min(axis=1)
         Q = rewards + table.discount * np.clip(ahead - pessimism * spread, low, high) - pessimism * reward_std
+        if pessimism > 0:
+            Q[~model.seen, A] = least[~model.seen]
         Q[:, :A] = np.where(known, Q[:, :A], -np.inf)
         after = np.clip(Q.max(axis=1), low, high)
         after[closed] = V[closed]
