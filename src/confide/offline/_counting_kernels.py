@@ -23,9 +23,9 @@ def acceptable(states: Ints, actions: Ints, rewards: Array, first: int, last: in
 
 
 @njit
-def reward_in_steps(value: float, centre: float, radius: float) -> int:
-    """A reward, centred, scaled and clipped to [-1, 1], in steps of 1 / FINE, rounded towards zero."""
-    scaled = (value - centre) / radius
+def reward_in_steps(value: float, centre: float, inverse: float) -> int:
+    """A reward, centred, divided by the radius and clipped to [-1, 1], in steps of 1 / FINE, rounded towards zero."""
+    scaled = (value - centre) * inverse
     if not scaled > -1.0:
         scaled = -1.0
     return int(min(scaled, 1.0) * FINE)
@@ -67,12 +67,13 @@ def count(
     starts: int,
     sums: Ints,
 ) -> None:
-    """Add each user to `sums`: cells, then row totals (total > 0), row sums of rewards (reward > 0) and first states (starts > 0).
+    """Add up all users in `sums`, which are zero: cells, then row totals (total > 0), row sums of rewards (reward > 0) and first states.
 
     States that may be logged are 0..logged - 1; with one more, the end, the last row of a trajectory of fewer than `longest` rows leads
-    to it. roots [i] is the weight of the i-th visit to a row, in steps of the grid; roots.size - 1 transitions of a user count.
+    to it. roots [i] is the weight of the i-th visit to a row, in steps of the grid, and a multiple of PART, so that totals are exact;
+    roots.size - 1 transitions of a user count.
     """
-    rows = indptr.size - 1
+    rows, inverse = indptr.size - 1, 1.0 / radius
     S, K, cells = rows // choices, roots.size - 1, indptr[rows]
     sums_of_rewards = cells + (rows if total > 0 else 0)
     first_states = sums_of_rewards + (rows if reward > 0 else 0)
@@ -99,11 +100,13 @@ def count(
                 often[row] += 1
                 weight = roots[often[row]]
                 sums[cell] += weight
-                if total > 0:
-                    sums[cells + row] += weight * total // PART
                 if reward > 0:
-                    x = reward_in_steps(rewards[i], centre, radius)
-                    size = weight * reward * abs(x) // (FINE * PART)
+                    x = reward_in_steps(rewards[i], centre, inverse)
+                    size = (weight // PART * reward * abs(x)) // FINE
                     sums[sums_of_rewards + row] += size if x > 0 else -size
         for k in range(counted):
             often[touched[k]] = 0
+    if total > 0:
+        for row in range(rows):
+            for cell in range(indptr[row], indptr[row + 1]):
+                sums[cells + row] += sums[cell] // PART * total

@@ -60,6 +60,7 @@ class LearnedPolicy:
     gains: Array = field(repr=False)
     gain_std: Array = field(repr=False)
     visits: Array = field(repr=False)  # [s]
+    improvement_std: float = 0.0  # of value - behaviour_value, given the release
     labels: Labels = field(default_factory=Labels, repr=False)
 
     @property
@@ -112,6 +113,7 @@ class LearnedPolicy:
             "format": FORMAT,
             "value": self.value,
             "behaviour_value": self.behaviour_value,
+            "improvement_std": self.improvement_std,
             "pessimism": self.pessimism,
             "actions": names,
             "policy": {

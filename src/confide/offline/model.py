@@ -115,10 +115,11 @@ class PrivateModel:
     def plan(self, pessimism: float = 1.0) -> LearnedPolicy:
         """The best policy whose value the release supports: values are lowered by `pessimism` standard deviations of what is unknown.
 
-        Each state has one choice more than actions: to go on as logged, which wins ties. 0 takes the model as it is.
+        Each state has one choice more than actions: to go on as logged, which wins ties. If the whole policy is not better than the
+        behaviour by 2.5 `pessimism` standard deviations, everything stays as logged. 0 takes the model as it is.
         """
         pessimism, S = real("pessimism", pessimism, at_least=0, at_most=1e6), self.table.states
-        found = pessimistic(self.dynamics, pessimism)
+        found = pessimistic(self.dynamics, pessimism, self.start)
         policy, visits = followed(self.dynamics.behaviour, found.choices)[:S], self.dynamics.visits[:S].sum(axis=1)
         return LearnedPolicy(
             found.choices[:S],
@@ -129,6 +130,7 @@ class PrivateModel:
             found.gains[:S],
             found.gain_std[:S],
             visits,
+            found.improvement_std,
             self.labels,
         )
 

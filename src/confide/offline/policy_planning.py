@@ -12,6 +12,8 @@ from confide.offline.table_features import Table
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+SURE = 2.5  # a plan must be better than the behaviour by so many standard deviations, times the pessimism
+PRUNED = 20  # rounds of dropping what gains nothing
 ROUNDS, NEAR = 10_000, 1e-9  # rounds of value iteration, and the change, relative to the range of returns, that ends them
 
 
@@ -31,6 +33,7 @@ class Dynamics:
     behaviour: Array = field(repr=False)
     behaviour_std: Array = field(repr=False)
     visits: Array = field(repr=False)  # [s, a], noisy
+    seen: npt.NDArray[np.bool_] = field(repr=False)  # [s], whether somebody was there, as far as noise tells
 
     @property
     def states(self) -> int:
@@ -51,7 +54,8 @@ def dynamics(table: Table, rows: Rows, rewards: Array, reward_std: Array) -> Dyn
     behaviour = np.where(total[:, None] > 0, known / np.where(total > 0, total, 1.0)[:, None], 1 / A)
     std = rows.visit_std.reshape(S, A).mean(axis=1)
     spread = np.minimum(std / np.maximum(total, std), 1.0)
-    return Dynamics(table, P, variances, rewards, reward_std, behaviour, spread, visits)
+    seen = visits.sum(axis=1) > np.linalg.norm(rows.visit_std.reshape(S, A), axis=1)
+    return Dynamics(table, P, variances, rewards, reward_std, behaviour, spread, visits, seen)
 
 
 def state_values(model: Dynamics, policy: Array) -> Array:
@@ -72,33 +76,58 @@ def state_values(model: Dynamics, policy: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """The best choice [s] among the actions and, as number A, what was logged; pessimistic values [s].
+    """The best choice [s] among the actions and, as number A, what was logged.
 
     `gains` [s] are how much better the choice is than what was logged, in the model and without pessimism, then on with the plan;
-    `gain_std` their standard deviations given the release.
+    `gain_std` their standard deviations given the release. `improvement` is the difference of the values of the plan and of the behaviour.
     """
 
     choices: Ints
-    lower: Array
     gains: Array
     gain_std: Array
+    improvement: float
+    improvement_std: float
 
 
-def pessimistic(model: Dynamics, pessimism: float) -> Plan:
+def pessimistic(model: Dynamics, pessimism: float, start: Array) -> Plan:
     """Value iteration with A + 1 choices: each action, and going on as logged; each worth its mean minus `pessimism` standard deviations.
 
     Q = r + discount clip(P V - pessimism Gamma), Gamma^2 = Var(P V given the release) + (range / 2n)^2, the latter for what n visits may
-    not have shown. An action without positive noisy visits is never chosen. A tie goes to what was logged.
+    not have shown; going on as logged has the least Gamma of all choices. A state in which nobody was seen is worth the least that it
+    can be. An action without positive noisy visits is never chosen, a tie
+    goes to what was logged, and so does a choice that gains nothing. Then the plan as a whole must be better than the behaviour by
+    SURE `pessimism` standard deviations from the start [s]; otherwise everything stays as logged.
     """
+    choices = _iterated(model, pessimism)
+    A = model.table.actions
+    for _ in range(PRUNED):
+        gains, std = _gains(model, choices)
+        useless = (choices < A) & (gains <= 0)
+        if not useless.any():
+            break
+        choices = np.where(useless, A, choices)
+    visits = _visits(model, start)
+    improvement, spread = float(visits @ gains), float(np.linalg.norm(visits * std))
+    if improvement <= SURE * pessimism * spread:
+        nothing = np.zeros(len(choices))
+        return Plan(np.full_like(choices, A), nothing, nothing, 0.0, 0.0)
+    return Plan(choices, gains, std, improvement, spread)
+
+
+def _iterated(model: Dynamics, pessimism: float) -> Ints:
+    """The choices [s] of pessimistic value iteration."""
     table = model.table
     low, high, S, A = table.lowest, table.highest, model.states, table.actions
     closed = ~table.support.open.reshape(S, A)[:, 0]
-    known = model.visits > 0
+    known = (model.visits > 0) & (model.seen[:, None] | (pessimism == 0))
     V, Q = np.full(S, low), np.zeros((S, A + 1))
-    V[closed] = model.rewards[closed].max(axis=1)
+    V[closed], least = model.rewards[closed].max(axis=1), model.rewards.min(axis=1) + table.discount * low
     for _ in range(ROUNDS):
-        mean, spread = _looked_ahead(model, V)
-        Q = mean[0] + table.discount * np.clip(mean[1] - pessimism * spread, low, high) - pessimism * mean[2]
+        (rewards, ahead, reward_std), spread = _looked_ahead(model, V)
+        spread[:, A] = spread.min(axis=1)
+        Q = rewards + table.discount * np.clip(ahead - pessimism * spread, low, high) - pessimism * reward_std
+        if pessimism > 0:
+            Q[~model.seen, A] = least[~model.seen]
         Q[:, :A] = np.where(known, Q[:, :A], -np.inf)
         after = np.clip(Q.max(axis=1), low, high)
         after[closed] = V[closed]
@@ -107,8 +136,24 @@ def pessimistic(model: Dynamics, pessimism: float) -> Plan:
             break
     best = Q[:, :A].argmax(axis=1)
     better = (Q[np.arange(S), best] > Q[:, A] + NEAR * (high - low)) & ~closed
-    choices = np.where(better, best, A)
-    return Plan(choices, V, *_gains(model, choices))
+    return np.where(better, best, A)
+
+
+def _visits(model: Dynamics, start: Array) -> Array:
+    """Discounted visits [s] of the behaviour from the start [s]: a plan's value minus the behaviour's is sum_s visits(s) gains(s)."""
+    S, A = model.behaviour.shape
+    chosen = sparse.csr_matrix((model.behaviour.ravel(), np.arange(S * A), np.arange(S + 1) * A), shape=(S, S * A))
+    P = (chosen @ model.P).T
+    at = np.append(start, np.zeros(S - len(start)))
+    if model.table.discount < 1:
+        return np.asarray(np.linalg.solve(np.eye(S) - model.table.discount * P.toarray(), at))
+    visits, moved = at.copy(), at
+    for _ in range(ROUNDS):
+        moved = P @ moved
+        visits += moved
+        if moved.sum() <= NEAR:
+            break
+    return visits
 
 
 def _looked_ahead(model: Dynamics, V: Array) -> tuple[tuple[Array, Array, Array], Array]:

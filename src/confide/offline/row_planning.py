@@ -47,6 +47,7 @@ class _Cells:
     counts: Array
     visits: Array
     spread: Array  # standard deviation of a count, noise and sampling together
+    least: Array  # probability that is told from zero
     group: Ints
     edges: Array
     noise: float
@@ -63,12 +64,18 @@ class _Cells:
         return scaled
 
     def bins(self, scaled: Array) -> Array:
-        """The density of a count [cell, bin] for p uniform in a bin."""
+        """The density of a count [cell, bin] for p uniform in a bin; in a bin that is not told from zero, that of zero."""
         density: Array = _between(scaled) / (self.visits[:, None] * np.diff(self.edges))
-        return density
+        return np.where(self.unseen, np.exp(self.zero)[:, None], density)
+
+    @property
+    def unseen(self) -> npt.NDArray[np.bool_]:
+        """Bins [cell, bin] that are not told from zero."""
+        return self.edges[1:] <= self.least[:, None]
 
     def taken(self, chosen: slice | npt.NDArray[np.bool_]) -> "_Cells":
-        return _Cells(self.counts[chosen], self.visits[chosen], self.spread[chosen], self.group[chosen], self.edges, self.noise)
+        of = (self.counts[chosen], self.visits[chosen], self.spread[chosen], self.least[chosen])
+        return _Cells(*of, self.group[chosen], self.edges, self.noise)
 
 
 def rows_of(counts: Array, totals: Array, noise: float, total_weight: float, support: Support) -> Rows:
@@ -76,13 +83,13 @@ def rows_of(counts: Array, totals: Array, noise: float, total_weight: float, sup
     noise = max(noise, QUIET)
     visits, visit_std = visits_of(counts, totals, noise, total_weight, support)
     floor = np.maximum(visits, visit_std / 2)
-    typical = float(np.median(floor[support.open])) if support.open.any() else 1.0
-    edges = np.geomspace(min(max(SEEN * noise / typical, 1e-4), 0.3), 1.0, BINS + 1)
+    least = np.clip(SEEN * noise / floor, 1e-4, 0.3)
+    edges = np.geomspace(least[support.open].min(), 1.0, BINS + 1)
     row = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
     near = np.clip(counts / floor[row], edges[0], 1.0)
     spread = np.sqrt(noise**2 + floor[row] * near * (1 - near) + (visit_std[row] * near) ** 2)
     group = (row // support.actions) * support.states + support.successors
-    cells = _Cells(counts, floor[row], spread, group, edges, noise)
+    cells = _Cells(counts, floor[row], spread, least[row], group, edges, noise)
     step = max(1, support.cells // FITTED)
     chosen = slice(None) if step == 1 else (row // support.actions) % step == 0
     mean, variance = _moments(cells, *_fitted(cells.taken(chosen)))
@@ -129,7 +136,7 @@ def _between(scaled: Array) -> Array:
 def _fitted(cells: _Cells) -> tuple[float, Array]:
     """rho, and the weights g [1 + bin] of zero and of the bins among successors that can follow."""
     density, zero = cells.bins(cells.standardised()), cells.zero
-    none, group = np.exp(np.where(zero < np.log(_NONE), -np.inf, zero)), np.unique(cells.group, return_inverse=True)[1]
+    none, group = np.exp(zero), np.unique(cells.group, return_inverse=True)[1]
     rho, g = 0.2, np.full(BINS + 1, 1 / (BINS + 1))
     for _ in range(ROUNDS):
         each, likely = _evidence(density, none, zero, group, rho, g)
@@ -178,7 +185,8 @@ def _within(cells: _Cells, scaled: Array) -> tuple[Array, Array]:
     n, s = cells.visits[:, None], cells.spread[:, None]
     centre = np.clip((cells.counts[:, None] + s * shift) / n, cells.edges[:-1], cells.edges[1:])
     variance = (s / n) ** 2 * np.clip(1 + turn - shift**2, 0.0, 1.0)
-    return centre, centre**2 + variance
+    seen = ~cells.unseen
+    return seen * centre, seen * (centre**2 + variance)
 
 
 def _projected(

@@ -34,7 +34,8 @@ class RootCounts:
     the same row with opposite rewards if kappa >= w.
     In L1 a user's cells sum to sum_r sqrt(n_r) <= sqrt(K min(K, rows)) = L, hence (1 + w + kappa) L + 1, and twice that for replace.
 
-    Arithmetic: weights add up to sqrt(n_r) rounded down, and totals and rewards are rounded towards zero: nothing exceeds the above.
+    Arithmetic: weights add up to sqrt(n_r) rounded down to 2^-16 of the largest, so that w times them is on the grid, and rewards are
+    rounded towards zero: nothing exceeds the above.
     """
 
     cells: int
@@ -122,9 +123,9 @@ class RootTransitions:
         bound, support = self.bound, self.support
         if bound.cells != support.cells or bound.rows != support.pairs or support.states - self.logged not in (0, 1):
             raise InvalidParameter("the bound and the support are of different sizes")
-        unit = round(1 / bound.grid) ** 2
+        unit = (round(1 / bound.grid) // _kernels.PART) ** 2
         roots = np.diff([math.isqrt(i * unit) for i in range(bound.transitions + 1)], prepend=0)
-        object.__setattr__(self, "roots", roots)
+        object.__setattr__(self, "roots", roots * _kernels.PART)
 
     def contribution(self, users: LoggedUsers) -> Bounded:
         if users.actions is None:

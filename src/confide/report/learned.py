@@ -51,8 +51,9 @@ class Learned:
             )
         where = "1 state" if changed == 1 else f"{changed:,} of {len(policy.choices):,} states"
         return (
-            f"from {users:,} users, a policy worth {policy.value:.3g} instead of {policy.behaviour_value:.3g}. "
-            f"Both are predicted by the released model. It departs from what was done in {where}."
+            f"from {users:,} users, a policy worth {policy.value:.3g} instead of {policy.behaviour_value:.3g} "
+            f"(standard deviation of the difference: {policy.improvement_std:.2g}), as the released model predicts. "
+            f"It departs from what was done in {where}."
         )
 
     @cached_property
