@@ -20,7 +20,6 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from offline import DELTA, DISCOUNT, GARNETS, STEPS, grid, narrow, plain
 from record import record
 
 from confide import CentralDP
@@ -29,6 +28,7 @@ from confide.offline import ModelRelease
 from confide.offline.gain_planning import Target
 from confide.offline.improvement import chosen_method
 from confide.problems import garnet, riverswim
+from offline import DELTA, DISCOUNT, GARNETS, STEPS, grid, narrow, plain
 
 PRIVACY = CentralDP(1.0, DELTA)
 
@@ -121,7 +121,10 @@ def main() -> None:
     runs = 6 if arguments.quick else 60
     table, river, garnets = grid(), plain(riverswim()), [plain(garnet(seed=seed)) for seed in GARNETS]
     worlds = {"grid": [table], "narrow": [narrow(table, seed) for seed in range(10)], "garnet": garnets, "riverswim": [river]}
-    lines = ["| world | people | runs | learned | weights: true / shown / median | model | auto |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| world | people | runs | learned | weights: true / shown / median | model | auto |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for name, some in worlds.items():
         for people in (10**4, 10**5):
             lines.append(setting(name, some, people, runs))

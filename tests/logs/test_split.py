@@ -23,7 +23,11 @@ def people():
 
 def _users(log):
     """Each user's states, one row per user."""
-    return [tuple(block.states[block.trajectories[t] : block.trajectories[t + 1]]) for block in log.blocks(50) for t in block.users[:-1]]
+    return [
+        tuple(block.states[block.trajectories[t] : block.trajectories[t + 1]])
+        for block in log.blocks(50)
+        for t in block.users[:-1]
+    ]
 
 
 @pytest.mark.parametrize("lists", [False, True])
@@ -38,16 +42,24 @@ def test_every_user_is_in_one_part_whole(people, tmp_path, lists):
     assert found[0] == _users(in_memory(people, max_steps=STEPS).split(0.3)[0])  # whatever the file, the ids decide
 
 
-def test_the_part_depends_on_the_id_and_the_key_alone(people, tmp_path):
+def test_the_part_depends_on_the_id_and_the_key_alone(tmp_path):
     ids = [f"p{number:03d}" for number in range(200)]
     lengths = np.random.default_rng(1).integers(1, 4, 200)
     for name, states in (("one", np.zeros(lengths.sum(), int)), ("other", np.arange(lengths.sum()))):
         owner = np.repeat(ids, lengths)
         steps = np.concatenate([np.arange(n) for n in lengths])
-        table = {"user": owner, "trajectory": np.zeros(len(owner), int), "step": steps, "state": states, "reward": np.ones(len(owner))}
+        table = {
+            "user": owner,
+            "trajectory": np.zeros(len(owner), int),
+            "step": steps,
+            "state": states,
+            "reward": np.ones(len(owner)),
+        }
         pq.write_table(pa.table(table), tmp_path / f"{name}.parquet", row_group_size=37)
     one, other = (confide.logs.open(tmp_path / f"{name}.parquet") for name in ("one", "other"))
-    counted = [[np.diff(block.trajectories) for block in log.split(0.5, key=key)[1].blocks()] for log in (one, other) for key in "ab"]
+    counted = [
+        [np.diff(block.trajectories) for block in log.split(0.5, key=key)[1].blocks()] for log in (one, other) for key in "ab"
+    ]
     assert np.array_equal(counted[0][0], counted[2][0])
     assert not np.array_equal(counted[0][0], counted[1][0])
 

@@ -24,8 +24,8 @@ class Moments:
     Sensitivity, with m = max(-low, high) and kappa m <= 1/2. Null: |x| and x^2 are largest at |x| = m: m sqrt(1 + kappa^2 m^2).
     Replace: f(x, y)^2 = (x - y)^2 (1 + kappa^2 (x + y)^2). Let x > y. If x >= -y, f grows with x: d(f^2)/dx = 2 (x - y) (1 + 2 kappa^2 x
     (x + y)) > 0, so x = high; and it falls with y: the root of 1 + 2 kappa^2 y (x + y) needs kappa^2 x^2 >= 2. If x < -y, the same with
-    signs changed. So both are at the ends: (high - low) sqrt(1 + kappa^2 (high + low)^2). In L1 |x - y| (1 + kappa |x + y|): for x >= -y its
-    derivative in y is -1 - 2 kappa y <= 0, and the ends again: (high - low)(1 + kappa |high + low|). Both are attained.
+    signs changed. So both are at the ends: (high - low) sqrt(1 + kappa^2 (high + low)^2). In L1 |x - y| (1 + kappa |x + y|): for x >= -y
+    its derivative in y is -1 - 2 kappa y <= 0, and the ends again: (high - low)(1 + kappa |high + low|). Both are attained.
     Rounding moves each coordinate of either neighbour by half a grid step, which is added.
     """
 
@@ -36,7 +36,7 @@ class Moments:
     def __post_init__(self) -> None:
         real("low", self.low, at_least=-1e3, at_most=0), real("high", self.high, at_least=0, at_most=1e3)
         real("balance", self.balance, at_least=1e-3, at_most=1e3)
-        if not 1e-3 <= self.high - self.low or self.balance * self._most > 0.5:
+        if not self.high - self.low >= 1e-3 or self.balance * self._most > 0.5:
             raise InvalidParameter(f"low < high and balance * max(-low, high) <= 1/2 must hold, got {self}")
 
     @property
@@ -78,10 +78,11 @@ class Moments:
             and abs(square - self.balance * x**2) <= (1 + 2 * self.balance * self._most) * self.grid
         )
 
-    def added_up(self, numbers: Array) -> Bounded:
-        """One number per user, before the clip."""
-        x = np.clip(np.where(np.isfinite(numbers), numbers, 0.0), self.low, self.high)
-        sums = np.array([np.rint(part / self.grid).sum() for part in (x, self.balance * x**2)])
+    def added_up(self, numbers: Array, unit: float) -> Bounded:
+        """One number per user, in units, before the clip."""
+        with np.errstate(all="ignore"):  # what is printed must not depend on the data
+            x = np.clip(np.where(np.isfinite(numbers), numbers / unit, 0.0), self.low, self.high)
+            sums = np.array([np.rint(part / self.grid).sum() for part in (x, self.balance * x**2)])
         return Bounded(sums * self.grid, self, len(numbers))
 
 
@@ -89,8 +90,8 @@ class Moments:
 class Gains:
     """How much more a mixture of the policy with what was done would have earned: D = sum_t discount^t r_t (min(rho_t, clip) - 1).
 
-    rho_t is the product up to step t of 1 - share + share target(a | s) / p, p the logged probability of the action; 1 where the policy goes
-    on as logged. Rewards are public or clipped, and not negative, so that -worth <= D <= (clip - 1) worth, worth = `highest` being the
+    rho_t is the product up to step t of 1 - share + share target(a | s) / p, p the logged probability of the action; 1 where the policy
+    goes on as logged. Rewards are public or clipped, and not negative, so that -worth <= D <= (clip - 1) worth, worth = `highest` being the
     most that a return can be. Divided by clip * highest it lies in [-1/clip, 1 - 1/clip]. A user's first trajectory counts.
     """
 
@@ -126,7 +127,7 @@ class Gains:
             float(self.share),
             float(self.clip),
         )
-        return self.bound.added_up(found / (self.clip * self.highest))
+        return self.bound.added_up(found, self.clip * self.highest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +164,7 @@ class Shortfalls:
             table.ends,
             highest,
         )
-        return self.bound.added_up((highest - found) / (highest - self.lowest))
+        return self.bound.added_up(highest - found, highest - self.lowest)
 
 
 def _known(table: Table) -> Array:

@@ -185,11 +185,11 @@ def _rows(model: Dynamics, held: Counted, policy: Array) -> _Rows:
     R = len(names)
     made = sparse.csr_matrix((np.ones(len(taken)), (row, taken)), shape=(R, n))
     state = np.where(names < n, names // A, names - n)
-    weights = sparse.csr_matrix((made @ probability, (state, np.arange(R))), shape=(S, R))
+    weights: sparse.csr_matrix = sparse.csr_matrix((np.asarray(made @ probability), (state, np.arange(R))), shape=(S, R))
     counts = (made @ sparse.csr_matrix((held.counts, support.successors, support.indptr), shape=(n, S))).toarray()
     expected = (made @ sparse.diags(np.maximum(model.visits.ravel(), 0.0)) @ model.P).toarray()
     visits, std = visits_of(held.counts, held.totals, held.noise, held.total_weight, support)
-    visits, std = made @ visits, np.sqrt(made @ std**2)
+    visits, std = np.asarray(made @ visits), np.sqrt(np.asarray(made @ std**2))
     noise = held.noise * np.sqrt(np.asarray(made.sum(axis=1)).ravel())
     known = visits > ROW * std
     visits = np.where(known, visits, 1.0)

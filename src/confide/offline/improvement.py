@@ -102,15 +102,19 @@ class Improvement:
             names = ("bound", "method", "share", "clip", "horizon", "users")
             certificate = Certificate(held["certificate"]) if held["certificate"] else None
             choice("method", held["method"], METHODS[1:])
-            found = cls(**{name: held[name] for name in names}, guarantee=guarantee_from_json(held["guarantee"]), certificate=certificate)
+            found = cls(
+                **{name: held[name] for name in names}, guarantee=guarantee_from_json(held["guarantee"]), certificate=certificate
+            )
             str(found)
             return found
         except DAMAGED as error:
             raise StateError(f"this is not an improvement bound, or it is damaged or cut off: {type(error).__name__}") from None
 
     def save(self, folder: str | Path) -> None:
-        """`improvement.json` into a folder: public."""
+        """`improvement.json` and `improvement_certificate.json`, of its privacy, into a folder: both are public."""
         with output(Path(folder)), staged(Path(folder), last="improvement.json") as target:
+            if self.certificate:
+                self.certificate.save(target / "improvement_certificate.json")
             (target / "improvement.json").write_bytes(self.to_bytes())
 
 
@@ -127,30 +131,32 @@ class _Question:
     table: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """How a release is made: which ledger is charged, and which noise is drawn."""
+
+    ledger: Ledger | None
+    rng: np.random.Generator | None
+    noise: NoiseSource | None
+    progress: Progress | None
+    id: str | None
+
+
 def improvement(
-    model: "PrivateModel",
-    target: Target,
-    holdout: Logs,
-    *,
-    privacy: Request | None,
-    method: str,
-    ledger: Ledger | None,
-    rng: np.random.Generator | None,
-    noise: NoiseSource | None,
-    progress: Progress | None,
-    id: str | None,
+    model: "PrivateModel", target: Target, holdout: Logs, privacy: Request | None, method: str, call: Call
 ) -> Improvement:
     """See `PrivateModel.improvement`."""
     privacy = model.guarantee.request if privacy is None else privacy
+    ledger, id = call.ledger, call.id
     check_request(privacy)
-    check_call(holdout, ledger, progress, id)
+    check_call(holdout, ledger, call.progress, id)
     choice("method", method, METHODS)
     _check(model, holdout, privacy, method)
     question = _asked(model, target, holdout, privacy, method)
-    source = source_of(rng, noise, privacy, asked=asked_for(question, holdout, privacy, ledger, id))
+    source = source_of(call.rng, call.noise, privacy, asked=asked_for(question, holdout, privacy, ledger, id))
     test = _weights_test if question.method == "weights" else _model_test
     shares, finish = test(model, question, target)
-    sums = LogSums(holdout, shares, privacy=privacy, source=source, progress=progress, charged=True)
+    sums = LogSums(holdout, shares, privacy=privacy, source=source, progress=call.progress, charged=True)
 
     def make() -> Improvement:
         bound, users = finish(sums)
@@ -216,7 +222,11 @@ def _noise_of(privacy: Request) -> Callable[[float], tuple[float, float]]:
     def noise(clip: float) -> tuple[float, float]:
         bound = _moments(clip)
         gaussian = getattr(loss, "mu", None)
-        std = bound.sensitivity(relation) / gaussian if gaussian else math.sqrt(2) * bound.l1_sensitivity(relation) / privacy.epsilon
+        std = (
+            bound.sensitivity(relation) / gaussian
+            if gaussian
+            else math.sqrt(2) * bound.l1_sensitivity(relation) / privacy.epsilon
+        )
         return std, std / BALANCE
 
     return noise
@@ -230,7 +240,9 @@ def _predicted(model: "PrivateModel", target: Target, horizon: int, users: int, 
     """About what the method "model" will show, with the learning part in the place of the held-out one."""
     given = _counted(model, model.counts, model.totals, model.reward_sums, model.starts, model.noise_std)
     learned = model.guarantee.users
-    policy, logged = (value_in(model.dynamics, given, _whole(model, each), horizon, learned) for each in (target.weights, model.behaviour))
+    policy, logged = (
+        value_in(model.dynamics, given, _whole(model, each), horizon, learned) for each in (target.weights, model.behaviour)
+    )
     span = float(step_ranges(model.table, horizon)[1][-1])
     noise = span * _noise_of(privacy)(1.0)[0] / math.sqrt(1 - COUNTS_SHARE) / users
     return policy.value - logged.value - MODEL_Z * math.hypot(policy.std, noise)
@@ -276,7 +288,7 @@ def _model_test(model: "PrivateModel", question: _Question, target: Target) -> A
         given = _counted(model, *bound.unpack(answer.values), answer.noise.std)
         std, users, span = short.noise.std, max(short.users, 1), float(high[-1] - low[-1])
         mean = float(short.values[0]) / users
-        second = max(float(short.values[1]) + Z * std, 0.0) / BALANCE / users
+        second = max(float(short.values[1]) + Z * std, 0.0) / (BALANCE * users)
         done = float(high[-1]) - span * mean
         done_std = span * math.sqrt(max(second - mean**2, 0.0) / users + (std / users) ** 2)
         found = value_in(model.dynamics, given, _whole(model, target.weights), horizon, users)

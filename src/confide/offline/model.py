@@ -19,7 +19,7 @@ from confide.evaluation.log_sums import Progress
 from confide.logs import Logs
 from confide.mechanisms.sources import NoiseSource
 from confide.offline.gain_planning import Target
-from confide.offline.improvement import Improvement, improvement
+from confide.offline.improvement import Call, Improvement, improvement
 from confide.offline.labels import Labels
 from confide.offline.learned_policy import LearnedPolicy
 from confide.offline.policy_planning import Dynamics, checked_policy, dynamics, followed, pessimistic, state_values
@@ -156,8 +156,8 @@ class PrivateModel:
         """
         weights = self._weights(policy)
         changed = policy.changed if isinstance(policy, LearnedPolicy) else np.ones(len(weights), bool)
-        call = {"ledger": ledger, "rng": rng, "noise": noise, "progress": progress, "id": id}
-        return improvement(self, Target(weights, changed), holdout, privacy=privacy, method=method, **call)
+        call = Call(ledger, rng, noise, progress, id)
+        return improvement(self, Target(weights, changed), holdout, privacy, method, call)
 
     def _weights(self, policy: AnyPolicy) -> Array:
         S, A = self.table.states, self.table.actions
