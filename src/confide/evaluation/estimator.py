@@ -32,7 +32,11 @@ class Estimator(ABC):
 
     __slots__ = ()
     lattice: ClassVar[bool] = True  # whether its secure noise is on a lattice, as OpenDP draws it
-    about: ClassVar[str] = "the true value"  # what its intervals hold with the probability that they state
+
+    @property
+    def about(self) -> str:
+        """What its intervals hold with the probability that they state."""
+        return "the true value"
 
     def __repr__(self) -> str:
         return described(self)
