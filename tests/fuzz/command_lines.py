@@ -201,6 +201,21 @@ BASES = {
     ("ledger", "init"): ["{new}", "--epsilon", "1", "--delta", "1e-6"],
     ("ledger", "show"): ["{ledger}"],
     ("logs", "check"): ["{log}"],
+    ("learn",): [
+        "{log}",
+        "--states",
+        "5",
+        "--actions",
+        "1",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--source",
+        "fast",
+        "--seed",
+        "0",
+    ],
     ("plan", "evaluate"): ["--states", "5", "--users", "100", "--epsilon", "1", "--delta", "1e-6"],
 }
 WEIGHTS = {
@@ -213,7 +228,15 @@ WEIGHTS = {
     ("verify",): 2,
 }
 READS = {("show",), ("verify",), ("ledger", "show"), ("compare",), ("logs", "check")}  # where the file is the hostile part
-FILE_OPTIONS = {"features": "table", "weights": "table", "target": "policy", "ledger": "ledger", "visit_shares": "table"}
+FILE_OPTIONS = {
+    "features": "table",
+    "weights": "table",
+    "rewards": "table",
+    "support": "table",
+    "target": "policy",
+    "ledger": "ledger",
+    "visit_shares": "table",
+}
 SOME_VALID = {
     "agent": [
         "ucrl-vtr",
