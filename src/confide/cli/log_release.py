@@ -77,7 +77,7 @@ def released(
     logs = open_logs(asked.files, **asked.layout)
     if not logs.parts:
         raise LogError("the log is empty: it has no rows")
-    logs = logs.assumed_usable if known is not None else logs.usable(states=getattr(asked.made, "states", None))
+    logs = _looked_at(logs, getattr(asked.made, "states", None), ledger, known)
     with _progress(logs, entry_of(asked.estimator).reads, quiet) as progress, _without_warnings():
         estimate = asked.made.release(
             logs.on(backend, workers=workers),
@@ -92,6 +92,20 @@ def released(
     before = known.when if known is not None and known.released else None
     warned = delta_warnings(estimate.guarantee.users, asked.privacy.delta) + [str(one) for one in asked.made.warnings(estimate)]
     return estimate, _paid(asked, ledger, before), warned, logs.labels.published
+
+
+def _looked_at(logs: "Logs", states: int | None, ledger: "Ledger | None", known: "Spend | None") -> "Logs":
+    """The log, unless a release of it would be worth nothing: nobody should pay for noise. Without a ledger nobody pays."""
+    from confide.errors import InvalidParameter
+
+    labelled = len(logs.labels.published.state)
+    if states is not None and labelled > states:
+        raise InvalidParameter(
+            f"the log declares {labelled:,} states, and --states {states:,} leaves some out: say --states {labelled}"
+        )
+    if ledger is None:
+        return logs
+    return logs.usable(states=states) if known is None else logs.assumed_usable
 
 
 def _afford(ledger: "Ledger", asked: LogRelease) -> None:
