@@ -77,7 +77,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--folder")
-    parser.add_argument("--without-polars", action="store_true", help="if its 30 bytes of memory per byte of the file are not there")
+    parser.add_argument(
+        "--without-polars", action="store_true", help="if its 30 bytes of memory per byte of the file are not there"
+    )
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     ways = {"confide logs import": CONFIDE}
@@ -91,7 +93,10 @@ def main() -> None:
         rows, size = made(raw, arguments.rows), raw.stat().st_size / 1e9
         found = {name: measured(work, raw, out) for name, work in ways.items()}
     ours = found["confide logs import"]
-    lines = ["| way | seconds | CPU seconds | peak memory, GB | rows written | confide takes so many times as long |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| way | seconds | CPU seconds | peak memory, GB | rows written | confide takes so many times as long |",
+        "|---|---|---|---|---|---|",
+    ]
     lines += [
         f"| {name} | {wall:.1f} | {cpu:.1f} | {peak:.2f} | {int(kept):,} | {ours[0] / wall:.2f} |"
         for name, (wall, cpu, peak, kept) in found.items()

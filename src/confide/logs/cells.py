@@ -15,8 +15,11 @@ MISSING = -1  # the code of a state or action that is not there
 LARGEST = 2**31 - 2  # the largest state or action
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 _INTEGER = r"^\s*-?\d{1,18}\s*$"
-_DATE = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])([T ][0-2]\d(:?[0-5]\d(:?[0-5]\d([.,]\d{1,9})?)?)?)?(Z|[+-]\d\d:?\d\d)?$"
-_FEW = 1000  # dates that look right and are none, such as the 30th of February
+_DAY = r"((0[1-9]|1[0-2])-(0[1-9]|1\d|2\d)|(0[13-9]|1[0-2])-30|(0[13578]|1[02])-31)"
+_CLOCK = r"([01]\d|2[0-3])(:[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?"
+_DATE = rf"^\d{{4}}-{_DAY}([T ]{_CLOCK})?$"
+_ZONE = r"(Z|:\d\d[+-]\d\d:?\d\d)$"
+_FEW = 1000  # dates that look right and are none, such as the 29th of February 2021
 
 
 @dataclass(slots=True)
@@ -215,14 +218,15 @@ def _dates(column: Any) -> Any:
     import pyarrow.compute as pc
 
     kinds = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
-    for kind in kinds:
-        try:
-            return column.cast(kind).cast(kinds[0])
-        except pa.ArrowInvalid:
-            continue
-    text = pc.utf8_trim_whitespace(column)
+    first = column.drop_null()[:1]
+    with_zones = len(first) > 0 and pc.match_substring_regex(first, _ZONE)[0].as_py()
+    try:
+        return column.cast(kinds[with_zones]).cast(kinds[0])
+    except pa.ArrowInvalid:
+        pass
+    text = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"(\.\d{6})\d+", r"\1")  # not more than microseconds
     text = pc.if_else(pc.match_substring_regex(text, _DATE).fill_null(False), text, pa.scalar(None, pa.string()))
-    zoned = pc.match_substring_regex(text, r"(Z|:\d\d[+-]\d\d:?\d\d)$")
+    zoned = pc.match_substring_regex(text, _ZONE)
     plain, with_zone = (
         _cast(pc.if_else(flags, text, pa.scalar(None, pa.string())), kind, [_FEW])
         for flags, kind in ((pc.invert(zoned), kinds[0]), (zoned, kinds[1]))

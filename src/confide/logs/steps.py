@@ -61,15 +61,16 @@ class Counts:
 def steps_of(rows: Columns, rules: Rules) -> tuple[Columns, Counts]:
     """Steps in the order of users, stays and times; a user without any has one row without a state, so that the number of users is the
     number of ids, whatever is in anybody's cells."""
-    people = np.unique(rows["user"])
-    counts = Counts(rows=len(rows["user"]), users=len(people))
+    counts = Counts(rows=len(rows["user"]))
     placed = rows.pop("placed")
-    bad = np.zeros(0, np.uint64)
+    bad = np.zeros(0, np.uint64)  # people with a row that cannot be placed
     if not placed.all():
         counts.unplaced = int((~placed).sum())
         bad = rows["user"][~placed]
         rows = {name: values[placed] for name, values in rows.items()}
     rows = _ordered(rows)
+    people = np.union1d(rows["user"][_changes(rows["user"])], bad)
+    counts.users = len(people)
     rows, starts = _distinct(rows, counts)
     steps = _merged(rows, starts, rules, counts)
     steps["step"] = _numbered(steps)
@@ -176,12 +177,12 @@ def _complete(steps: Columns, rules: Rules, counts: Counts) -> npt.NDArray[np.bo
 
 
 def _with_everybody(steps: Columns, people: npt.NDArray[Any], counts: Counts) -> Columns:
-    lost = np.setdiff1d(people, steps["user"], assume_unique=False)
+    lost = np.setdiff1d(people, steps["user"][_changes(steps["user"])], assume_unique=True)
     counts.zero = len(lost)
     if not len(lost):
         return steps
     nothing = {name: np.full(len(lost), _NOTHING.get(name, 0), values.dtype) for name, values in steps.items()}
-    together = {name: np.concatenate([values, nothing[name]]) for name, values in (steps | {}).items()}
+    together = {name: np.concatenate([values, nothing[name]]) for name, values in steps.items()}
     together["user"] = np.concatenate([steps["user"], lost])
     order = np.argsort(together["user"], kind="stable")
     return {name: values[order] for name, values in together.items()}
