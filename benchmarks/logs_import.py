@@ -1,5 +1,5 @@
-"""`confide logs import` of a messy file beside Polars, which reads, sorts and writes the same file: time, CPU time and peak memory, each in a
-process of its own, in one run.
+"""`confide logs import` of a messy file beside Polars, which reads, sorts and writes the same file: time, CPU time and peak memory, each in
+a process of its own, in one run.
 
 python benchmarks/logs_import.py [--rows 10000000] [--folder DIR] [--write]
 """

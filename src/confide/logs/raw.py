@@ -16,7 +16,7 @@ from confide.errors import InvalidParameter, LogError, MissingExtra
 from confide.logs.columns import some
 
 ROWS = 1 << 18  # at a time, of a table that can be cut
-BLOCK = 1 << 24  # bytes at a time, of a text
+BLOCK = 1 << 22  # bytes at a time, of a text; Arrow reads 32 of them ahead
 MINARI = "minari:"
 Progress = Callable[[int, int], None]  # done and in all: bytes of a text, rows of a table
 EXTENSIONS = "a CSV, Parquet or Arrow file, a data frame, or minari:NAME"
