@@ -279,9 +279,11 @@ class Categories:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if _is_number(column.type) and not pa.types.is_boolean(column.type):
+        if pa.types.is_floating(column.type):  # pandas has no whole numbers where one is missing
             whole = whole_numbers(column)
-            column = pa.array(whole, mask=whole == NULL).cast(pa.string())
+            column = pa.array(whole, mask=(whole == NULL) | np.isnan(column.to_numpy(zero_copy_only=False)))
+        if not _is_text(column.type):
+            column = column.cast(pa.string())
         encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         texts = [None if text is None else str(text).strip() for text in encoded.dictionary.to_pylist()]
         known = np.array([self._code(text) for text in texts] or [-2], np.int32)
