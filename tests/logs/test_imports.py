@@ -209,6 +209,7 @@ def test_undeclared_values_may_count_as_missing(imported):
     [
         ("9", "10", None),
         ("9.5", "10", None),
+        ("9", "9.5", None),
         ("-1e3", "-0.5", None),
         ("2020-01-01", "2020-01-02T10:00", None),
         ("2020-01-01T10:00:00Z", "2020-01-01T10:00:00-01:00", None),

@@ -14,7 +14,6 @@ Codes = np.ndarray[tuple[int], np.dtype[np.int32]]
 MISSING = -1  # the code of a state or action that is not there
 LARGEST = 2**31 - 2  # the largest state or action
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-_INTEGER = r"^\s*-?\d{1,18}\s*$"
 _DAY = r"((0[1-9]|1[0-2])-(0[1-9]|1\d|2\d)|(0[13-9]|1[0-2])-30|(0[13578]|1[02])-31)"
 _CLOCK = r"([01]\d|2[0-3])(:[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?"
 _DATE = rf"^\d{{4}}-{_DAY}([T ]{_CLOCK})?$"
@@ -170,7 +169,7 @@ class Times:
         return ticks, there
 
     def _from_text(self, column: Any) -> Any:
-        """Whole numbers, numbers or ISO dates: as which most cells of the first batch can be read."""
+        """Numbers or ISO dates: as which most cells of the first batch can be read."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -179,21 +178,11 @@ class Times:
                 return pc.strptime(column, format=self._form, unit="us", error_is_null=True)
             except pa.ArrowException:
                 raise LogError(f"--time-format {self._form!r} is not a format of dates, such as %d/%m/%Y %H:%M") from None
-        if not self._text:
-            there = column.drop_null()
-            if not len(there):
-                return column.cast(pa.int64())
-            for kind, pattern in (("whole", _INTEGER), ("number", _NUMBER), ("date", "")):
-                fits = pc.sum(pc.match_substring_regex(there, pattern)).as_py()
-                if 2 * (fits or 0) >= len(there):
-                    self._text = kind
-                    break
-        if self._text == "date":
-            return _dates(column)
-        parsed = _parsed(column)
-        return pa.array(
-            parsed if self._text == "number" else whole_numbers(pa.array(parsed, from_pandas=True)), mask=np.isnan(parsed)
-        )
+        there = column.drop_null()
+        if not self._text and len(there):
+            numeric = pc.sum(pc.match_substring_regex(there, _NUMBER)).as_py()
+            self._text = "numbers" if 2 * numeric >= len(there) else "dates"
+        return _dates(column) if self._text == "dates" else pa.array(_parsed(column))
 
 
 def _ticks(column: Any) -> tuple[Ints, Flags]:
