@@ -375,7 +375,7 @@ def _logs(folder):
     raw |= {"time_format": None, "delimiter": ",", "key": None, "progress": None}
     found["import_log"] = Case(logs.import_log, raw)
     found["from_minari"] = Case(logs.from_minari, {"dataset": None, "out": folder / "out.parquet", "user": None, "key": None})
-    found["Labels"] = Case(logs.Labels, {"state": ("a", "b"), "action": (), "public": True})
+    found["Labels"] = Case(logs.Labels, {"state": ("a", "b"), "action": (), "from_data": ()})
     found["in_memory"] = Case(logs.in_memory, {"users": users, "max_trajectories": 1, "max_steps": 10})
     simulated = {"problem": world, "policy": uniform, "users": 5, "rng": Fresh(rng), "end": (4,)}
     accepted = inspect.signature(logs.simulate).parameters

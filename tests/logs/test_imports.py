@@ -177,7 +177,7 @@ def test_labels(imported, tmp_path):
     assert logs.labels == Labels(("NA", "mild", "severe", "dead"), ("low", "high"))
     metadata = pq.read_schema(tmp_path / "log.parquet").metadata
     assert json.loads(metadata[b"confide.labels"]) == {"state": ["NA", "mild", "severe", "dead"], "action": ["low", "high"]}
-    assert "2  severe" in str(logs.check()) and logs.check().to_dict()["labels"]["public"]
+    assert "2  severe" in str(logs.check()) and not logs.check().to_dict()["labels"]["from_data"]
     assert imported("a,s,2020-01-01,NA,low,1", states=["NA"])[1]["a"] == [(0, 0, 0, 1.0, 0)]  # a label, not a missing cell
 
 
@@ -188,8 +188,10 @@ def test_labels_from_the_data_are_not_published(imported, tmp_path):
     assert "must not be published" in found.warnings[0]
     assert b"confide.labels" not in pq.read_schema(tmp_path / "log.parquet").metadata
     logs = open_logs(tmp_path / "log.parquet")
-    assert logs.labels == Labels(("alpha", "zeta"), ("low",), public=False) and logs.labels.published == Labels()
+    assert logs.labels == Labels(("alpha", "zeta"), ("low",), ("state", "action")) and logs.labels.published == Labels()
     assert "taken from the data, not public" in str(logs.check())
+    imported(*lines, states=None, labels_from_data=True)  # declared actions are public all the same
+    assert open_logs(tmp_path / "log.parquet").labels.published == Labels((), ("low", "high"))
 
 
 @pytest.mark.parametrize("labels", [["a", "a"], [""], [" a"], ["a\n"], [1], "abc", [], ["x" * 201]])

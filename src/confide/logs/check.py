@@ -50,8 +50,8 @@ class Check:
     def __str__(self) -> str:
         lines = [LABEL, *(f"  {words:<58}{getattr(self, name):>15,}" for name, words in _WORDS.items())]
         lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
-        public = "public" if self.labels.public else "taken from the data, not public"
         for kind, names in self.labels.to_dict().items():
+            public = "public" if kind not in self.labels.from_data else "taken from the data, not public"
             lines += [f"  {kind}s ({public}):", *(f"    {number:>6}  {name}" for number, name in enumerate(names))]
         return "\n".join(lines)
 

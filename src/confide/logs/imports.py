@@ -194,7 +194,7 @@ class Table:
             tally.refuse_empty()
         declared = {role: given for role, given in self._declared.items() if isinstance(given, tuple)}
         collected = {role: tuple(sorted(coded.found)) for role, coded in self._coded.items() if coded.found}
-        return Labels(**{**declared, **collected}, public=not collected)
+        return Labels(**{**declared, **collected}, from_data=tuple(collected))
 
     def recoded(self, role: str, labels: Labels) -> Any:
         """Where each code that was given while reading stands among the sorted labels; None where codes are final."""
@@ -211,10 +211,10 @@ class Table:
             if len(absent):
                 names = getattr(labels, role)
                 found.append(unused(role, [names[i] if names else str(i) for i in absent.tolist()]))
-        if not labels.public:
+        if labels.from_data:
             found.append(
-                "the labels were taken from the data: the list tells which occur, and must not be published; results show numbers. "
-                "For labels in results, declare them with --states-file and --actions-file"
+                f"the labels ({', '.join(labels.from_data)}) were taken from the data: the list tells which occur, and must not be "
+                "published; results show numbers. For labels in results, declare them with --states-file and --actions-file"
             )
         return found
 
@@ -292,5 +292,6 @@ def _did(columns: Columns, rules: Rules, labels: Labels, key: Path) -> list[str]
     several = f"several rows of one time: the {rules.rows} value of each column, the {rules.rewards} of rewards"
     missing = "a step with a missing cell: " + ("left out" if rules.drop != PERSON else "its user contributes zero")
     found = [ids, stays, steps] + ([several] if columns.step else []) + [missing]
-    origin = "declared" if labels.public else "taken from the data"
-    return found + [f"{role}s: {len(names):,} labels, {origin}" for role, names in labels.to_dict().items()]
+    for role, names in labels.to_dict().items():
+        found += [f"{role}s: {len(names):,} labels, {'taken from the data' if role in labels.from_data else 'declared'}"]
+    return found

@@ -6,11 +6,11 @@ holder knew before looking, is public and is shown with every result. One that w
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from confide.arguments import flag, listed, read_text, shown
+from confide.arguments import choice, listed, read_text, shown
 from confide.errors import InvalidParameter, LogError
 
 PUBLIC, HIDDEN = b"confide.labels", b"confide.labels.not-public"
@@ -37,29 +37,31 @@ def checked(name: str, labels: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Of states and of actions; empty where they are numbers. `public`: they were declared, and may be published."""
+    """Of states and of actions; empty where they are numbers. `from_data`: the kinds that were taken from the data, and are not public."""
 
     state: tuple[str, ...] = ()
     action: tuple[str, ...] = ()
-    public: bool = True
+    from_data: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        flag("public", self.public)
         for name in KINDS:
             object.__setattr__(self, name, checked(f"labels of {name}s", getattr(self, name)))
+        for name in listed("from_data", self.from_data, str):
+            choice("from_data", name, KINDS)
+        object.__setattr__(self, "from_data", tuple(self.from_data))
 
     def to_dict(self) -> dict[str, list[str]]:
         return {name: list(getattr(self, name)) for name in KINDS if getattr(self, name)}
 
     def metadata(self) -> dict[bytes, bytes]:
         """For the schema of a file: one key for labels that are public, another for those that are not."""
-        key = PUBLIC if self.public else HIDDEN
-        return {key: json.dumps(self.to_dict(), ensure_ascii=False).encode()} if self.to_dict() else {}
+        parts = {PUBLIC: self.published.to_dict(), HIDDEN: {n: v for n, v in self.to_dict().items() if n in self.from_data}}
+        return {key: json.dumps(part, ensure_ascii=False).encode() for key, part in parts.items() if part}
 
     @property
     def published(self) -> "Labels":
         """Those that a result may show."""
-        return self if self.public else NO_LABELS
+        return replace(self, **dict.fromkeys(self.from_data, ()), from_data=())
 
 
 NO_LABELS = Labels()
@@ -67,14 +69,13 @@ NO_LABELS = Labels()
 
 def labels_in(metadata: Mapping[bytes, bytes] | None, where: str) -> Labels:
     """The labels of a file, public or not."""
-    for key in (PUBLIC, HIDDEN):
-        if key in (metadata or {}):
-            try:
-                found = json.loads((metadata or {})[key])
-                return Labels(**{name: tuple(found.get(name, ())) for name in KINDS}, public=key == PUBLIC)
-            except (ValueError, AttributeError, TypeError, RecursionError):
-                raise LogError(f"{where}: its labels are damaged; import the log again") from None
-    return NO_LABELS
+    stored = metadata or {}
+    try:
+        public, hidden = (json.loads(stored.get(key, b"{}")) for key in (PUBLIC, HIDDEN))
+        found = {name: tuple(hidden.get(name) or public.get(name, ())) for name in KINDS}
+        return Labels(**found, from_data=tuple(name for name in KINDS if hidden.get(name)))
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        raise LogError(f"{where}: its labels are damaged; import the log again") from None
 
 
 def one_of(found: Iterable[tuple[str, Labels]]) -> Labels:

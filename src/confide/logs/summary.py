@@ -37,7 +37,7 @@ class Imported:
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        labels = {"public": self.labels.public, **self.labels.to_dict()}
+        labels = {"from_data": list(self.labels.from_data), **self.labels.to_dict()}
         return {"label": LABEL, **{name: value for name, value in asdict(self).items() if name != "labels"}, "labels": labels}
 
     def __str__(self) -> str:
