@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--folder")
     parser.add_argument(
-        "--without-polars", action="store_true", help="if its 30 bytes of memory per byte of the file are not there"
+        "--without-polars", action="store_true", help="where the file is too large for its memory"
     )
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
