@@ -77,9 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--folder")
-    parser.add_argument(
-        "--without-polars", action="store_true", help="where the file is too large for its memory"
-    )
+    parser.add_argument("--without-polars", action="store_true", help="where the file is too large for its memory")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     ways = {"confide logs import": CONFIDE}

@@ -1,5 +1,6 @@
 """confide logs import and check, and a log that is evaluated after it."""
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -97,6 +98,31 @@ def test_from_a_messy_file_to_values_without_a_line_of_python(messy, tmp_path, c
     assert "discharged" in call(*ask, "--out", tmp_path / "out") and "already released" in call(*ask)  # again, at no cost
     assert len(json.loads(call("ledger", "show", budget, "--json"))["spends"]) == 1
     assert "5  discharged" in call("logs", "check", log)
+
+
+def _unharmed(log, key, truth):
+    """How many patients have as many steps as they had; each of their stays, in time order, must be as it was made."""
+    rows, secret = pq.read_table(log).to_pydict(), bytes.fromhex(key.read_text())
+    by_user = {}
+    for user, *row in zip(*(rows[name] for name in ("user", "trajectory", "state", "action", "reward")), strict=True):
+        by_user.setdefault(user, []).append(tuple(row))
+    whole = 0
+    for patient in range(300):
+        mine = np.flatnonzero(truth["patient"] == patient)
+        mine = mine[np.argsort(truth["time"][mine], kind="stable")]
+        stays = list(dict.fromkeys(truth["stay"][mine].tolist()))
+        made = [
+            (place, *(truth[name][row].item() for name in ("state", "action", "reward")))
+            for place, stay in enumerate(stays)
+            for row in mine
+            if truth["stay"][row] == stay
+        ]
+        digest = hashlib.blake2b(f"P{patient:07d}".encode(), key=secret, digest_size=8).digest()
+        found = by_user[int.from_bytes(digest) >> 1]
+        if len(found) == len(made):
+            assert found == made
+            whole += 1
+    return whole
 
 
 def test_labels_from_the_data_are_in_no_result(messy, tmp_path, call):
