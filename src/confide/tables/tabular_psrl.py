@@ -27,8 +27,8 @@ from confide.tables.model_planning import (
     posterior,
     predicted,
     recall,
-    reward_posterior,
 )
+from confide.tables.reward_planning import reward_posterior
 from confide.tables.support_features import Support, support_of
 
 Array = npt.NDArray[np.float64]
@@ -89,9 +89,9 @@ class TableSampling:
     def _learn(self, history: History, rng: np.random.Generator) -> tuple[Ints, History, float]:
         support, start = self.support, self.public.start
         history = predicted(history, support, start)
-        known = posterior(estimate(history, support, self.ratio), support)
+        known = posterior(estimate(history, support, self.ratio, self.bound.balance), support)
         history = predicted(replace(history, model=known.mean), support, start)
-        known = posterior(estimate(history, support, self.ratio), support)
+        known = posterior(estimate(history, support, self.ratio, self.bound.balance), support)
         history = folded(replace(history, model=known.mean), support, self.ratio, self.window)
         earned = reward_posterior(known, support, self.bound.balance) if self.bound.balance else None
         shown = []

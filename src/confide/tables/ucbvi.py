@@ -21,9 +21,10 @@ from confide.privatizers import Schedule, every_episode, geometric
 from confide.problems.tabular import TabularPublic
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.count_contributions import VisitCounts, Visits
-from confide.tables.model_planning import Counts, posterior, reward_posterior
+from confide.tables.model_planning import Counts, posterior
 from confide.tables.optimistic_planning import Bonus, Errors, Optimist, greedy
 from confide.tables.printed import AnyRule, OBIRule, TableSetting, UCBVIRule, bonus_of_one, starts
+from confide.tables.reward_planning import reward_posterior
 from confide.tables.support_features import Support, support_of
 
 Array = npt.NDArray[np.float64]
