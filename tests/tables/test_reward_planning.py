@@ -44,7 +44,7 @@ def test_chances_are_what_quadrature_gives():
     found = reward_posterior(known(rewards, samples, noise), SUPPORT, BALANCE)
     m, s = found.action.centres[0], found.action.spreads[0]
     np.testing.assert_allclose(m, rewards[0])
-    spike = stats.norm.pdf(m, found.common, s)
+    spike = stats.norm.pdf(m, found.common[0], s)
     slab = np.array([integrate.quad(lambda r, a=a: stats.norm.pdf(m[a], r, s[a]), 0, 1)[0] for a in range(A)])
     alike = integrate.quad(lambda r: stats.norm.pdf(m, r, s).prod(), 0, 1)[0]
     mixed = ((1 - OWN) * spike + OWN * slab).prod()
@@ -58,7 +58,9 @@ def test_the_mean_and_the_draws_find_rewards(noise):
     truth = np.random.default_rng(0).random((S, A)) * (np.arange(S) % 4 == 0)[:, None]
     found = reward_posterior(known(truth, 20_000.0, noise), SUPPORT, BALANCE)
     draws = np.stack([found.drawn(np.random.default_rng(i)) for i in range(50)])
-    assert found.common == 0 and np.abs(found.mean - truth.ravel()).max() < 0.01 and np.abs(draws - truth.ravel()).max() < 0.05
+    assert (
+        not found.common.any() and np.abs(found.mean - truth.ravel()).max() < 0.01 and np.abs(draws - truth.ravel()).max() < 0.05
+    )
 
 
 @pytest.mark.parametrize("noise", [0.0, 10.0])
@@ -76,6 +78,19 @@ def test_what_nobody_tried_may_be_worth_anything(noise):
     np.testing.assert_allclose((draws[:, :2] > 0.9).mean(axis=0), 0.1 * prior, atol=0.01)
     equal = (draws[:, 2, 0] == draws[:, 2, 2]).mean()  # a tie, so that it is tried
     assert equal == pytest.approx(ALIKE / (ALIKE + APART * OWN), abs=0.032)
+
+
+def test_actions_may_have_a_common_reward_each():
+    """Action 2 earns nothing and the others .3: a state where it was not tried expects the same. With one state that differs, one is
+    common."""
+    samples = np.full((S, A), 300.0)
+    samples[0, 2] = 0.0
+    found = reward_posterior(known([0.3, 0.3, 0.0], samples, 10.0), SUPPORT, BALANCE)
+    np.testing.assert_allclose(found.common, [0.3, 0.3, 0.0], atol=1e-9)
+    assert found.mean[2] < 0.2
+    rewards = np.zeros((S, A))
+    rewards[0] = 1.0, 0.0, 0.5
+    np.testing.assert_array_equal(reward_posterior(known(rewards, 300.0, 10.0), SUPPORT, BALANCE).common, np.zeros(A))
 
 
 def test_noise_in_few_samples_is_no_evidence():

@@ -24,10 +24,8 @@ LISTED = 0.9  # the probability that a listed successor really follows
 LEAST = 1e-3  # visits per user of all pairs together that no model can predict away
 PRIOR = 0.3  # effective samples of a pair that nobody has seen
 TYPICAL = 0.5  # transition probability, for which the weights of releases are best
-LARGE, THIN = (
-    2**19,
-    2.0,
-)  # cells of a table that is thinned for planning; the share that a cell needs to be kept, times an even one
+LARGE = 2**19  # cells of a table that is thinned for planning
+THIN = 2.0  # the share that a cell needs to be kept there, times an even one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,8 +140,9 @@ def predicted(history: History, support: Support, start: Array) -> History:
     means, variances = history.means.copy(), history.variances.copy()
     first = history.rounds - len(history.noises)
     least = LEAST / support.pairs
-    for i, policies in enumerate(history.policies):
-        v = np.maximum(expected_visits(policies, history.model, support, start), least)
+    W, Q, H, S = history.policies.shape
+    visits = expected_visits(history.policies.reshape(W * Q, H, S), history.model, support, start)
+    for i, v in enumerate(np.maximum(visits, least).reshape(W, Q, support.pairs)):
         seen = history.users[i] @ np.minimum(v, np.sqrt(v))
         means[first + i], variances[first + i] = history.weights[i] * seen, history.weights[i] ** 2 * seen
     return replace(history, means=means, variances=variances)
@@ -194,15 +193,14 @@ def folded(history: History, support: Support, ratio: float, window: int) -> His
     drop = len(history.noises) - window
     if drop <= 0:
         return history
-    w, _ = _weights(history, ratio)
-    C = _coefficients(history.rounds, len(history.noises), ratio)
+    w, C = _weights(history, ratio)[0][:drop], _coefficients(history.rounds, len(history.noises), ratio)[:drop]
     of_cell = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
     each = np.concatenate([w[:, of_cell], w], axis=1)[:, : history.older.size]
     return replace(
         history,
-        older=history.older + (each[:drop] * history.releases[:drop]).sum(axis=0),
-        used=history.used + C[:drop].T @ w[:drop],
-        noise=history.noise + history.noises[:drop] @ w[:drop] ** 2,
+        older=history.older + (each * history.releases[:drop]).sum(axis=0),
+        used=history.used + C.T @ w,
+        noise=history.noise + history.noises[:drop] @ w**2,
         policies=history.policies[drop:],
         users=history.users[drop:],
         weights=history.weights[drop:],

@@ -1,8 +1,9 @@
 """Mean rewards of a table from noisy sums. All post-processing.
 
-Prior. All actions of a state earn the reward that is common to most of the table; or, with probability ALIKE, another one, uniform on
-[0, 1] and the same for all actions of the state; or, with probability APART, each action for itself has the common one, or with
-probability OWN one that is uniform on [0, 1]. So an action that nobody tried may be worth as much as any, and as the others of its state.
+Prior. All actions of a state earn what is common in most of the table; or, with probability ALIKE, another reward, uniform on [0, 1] and
+the same for all actions of the state; or, with probability APART, each action for itself earns the common one, or with probability OWN
+one that is uniform on [0, 1]. So an action that nobody tried may be worth as much as any, and as the others of its state. What is common
+is one reward, or one for each action: whichever explains the sums better.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from confide.tables.model_planning import Posterior
 from confide.tables.support_features import Support
 
 Array = npt.NDArray[np.float64]
-ALIKE, APART, OWN = 0.1, 0.1, 0.3
+ALIKE, APART, OWN = 0.1, 0.2, 0.3
 FAINT = 2.0  # standard deviations of noise, within which a number of samples tells nothing
 SURE = 0.05  # the common reward is a median, in which what is known better than this weighs no more
 _WIDEST, _NEVER = 1e3, 1e-290
@@ -55,7 +56,7 @@ class Unit:
 class RewardPosterior:
     """Mean rewards. States: [0] all actions common, [1] alike, [2] apart, with `chances` [3, state]; actions apart are `own` [state, a]."""
 
-    common: float
+    common: Array  # [a]
     chances: Array
     state: Unit  # [state]
     own: Array
@@ -65,16 +66,16 @@ class RewardPosterior:
     def mean(self) -> Array:
         """[pair]"""
         apart = self.common + self.own * (self.action.mean - self.common)
-        usual, alike = self.chances[0] * self.common, self.chances[1] * self.state.mean
-        return np.asarray(((usual + alike)[:, None] + self.chances[2][:, None] * apart).ravel())
+        usual, alike, own = self.chances[:, :, None]
+        return np.asarray((usual * self.common + alike * self.state.mean[:, None] + own * apart).ravel())
 
     def drawn(self, rng: np.random.Generator) -> Array:
         """[pair]"""
         level, alike = rng.random(len(self.own)), self.state.drawn(rng)
         apart = np.where(rng.random(self.own.shape) < self.own, self.action.drawn(rng), self.common)
         is_usual, is_alike = level < self.chances[0], level < self.chances[0] + self.chances[1]
-        same = np.where(is_usual, self.common, alike)
-        return np.where(is_alike[:, None], same[:, None], apart).ravel()
+        same = np.where(is_usual[:, None], self.common, alike[:, None])
+        return np.where(is_alike[:, None], same, apart).ravel()
 
 
 def reward_posterior(known: Posterior, support: Support, balance: float) -> RewardPosterior:
@@ -86,19 +87,28 @@ def reward_posterior(known: Posterior, support: Support, balance: float) -> Rewa
     ratio, typical = y / np.maximum(N, 1e-9), (np.clip(y, 0.0, N) + 1) / (N + 2)
     deviation = np.sqrt((s / balance) ** 2 + N * typical * (1 - typical))
     spreads = np.minimum(deviation / np.maximum(N - FAINT * s, 1e-9), _WIDEST) + 1e-9
-    common = _median(ratio, np.where(support.open, 1 / (spreads**2 + SURE**2), 0.0))
     shape = (-1, support.actions)
+    weights = np.where(support.open, 1 / (spreads**2 + SURE**2), 0.0).reshape(shape)
     action = Unit(ratio.reshape(shape), spreads.reshape(shape))
+    one = np.full(support.actions, _median(action.centres.ravel(), weights.ravel()))
+    each = np.array([_median(*column) for column in zip(action.centres.T, weights.T, strict=True)])
+    (first, simple), (second, detailed) = (_given(common, action) for common in (one, each))
+    more = (support.actions - 1) / 2 * np.log(len(action.centres))  # what further numbers gain by fitting alone
+    return second if detailed > simple + more else first
+
+
+def _given(common: Array, action: Unit) -> tuple[RewardPosterior, float]:
+    """The posterior for these common rewards [a], and the logarithm of its evidence."""
     precision = 1 / action.spreads**2
     pooled = precision.sum(axis=1)
     state = Unit((precision * action.centres).sum(axis=1) / pooled, 1 / np.sqrt(pooled))
-
-    spike, slab = _log_density(action, np.array(common)), np.log(action.mass)
+    spike, slab = _log_density(action, common), np.log(action.mass)
     alike = _log_density(action, state.centres[:, None]).sum(axis=1) + np.log(np.sqrt(2 * np.pi) * state.spreads * state.mass)
     mixed = np.logaddexp(np.log1p(-OWN) + spike, np.log(OWN) + slab)
     evidence = np.stack([spike.sum(axis=1), alike, mixed.sum(axis=1)]) + np.log([[1 - ALIKE - APART], [ALIKE], [APART]])
-    chances = np.exp(evidence - logsumexp(evidence, axis=0))
-    return RewardPosterior(common, chances, state, np.exp(np.log(OWN) + slab - mixed), action)
+    total = logsumexp(evidence, axis=0)
+    found = RewardPosterior(common, np.exp(evidence - total), state, np.exp(np.log(OWN) + slab - mixed), action)
+    return found, float(total.sum())
 
 
 def _median(values: Array, weights: Array) -> float:
