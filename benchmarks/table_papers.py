@@ -9,9 +9,9 @@ import sys
 import numpy as np
 
 import confide
-from confide.agents import LDPOBI, PUCB, UCBPO, UCBVI, TabularPSRL
+from confide.agents import DPUCBVI, LDPOBI, PUCB, UCBPO, UCBVI, TabularPSRL
 from confide.problems import double_chain, garnet, riverswim, riverswim_stage
-from confide.tables.printed import OBIRule, PUCBRule, TableSetting, UCBVIRule, bonus_of_one, starts
+from confide.tables.printed import DPUCBVIRule, OBIRule, PUCBRule, TableSetting, UCBVIRule, bonus_of_one, starts
 
 EPISODES, SEEDS = 100_000, range(500, 508)
 PROBLEMS = {"riverswim": riverswim(), "double chain": double_chain(), "garnet": garnet(), "riverswim-stage": riverswim_stage()}
@@ -28,7 +28,7 @@ def lost(kind, problem, privacy):
 
 
 def measured():
-    kinds = [kind for kind in (TabularPSRL, PUCB, UCBVI, UCBPO, LDPOBI) if not sys.argv[1:] or kind.name in sys.argv[1:]]
+    kinds = [kind for kind in (TabularPSRL, PUCB, UCBVI, UCBPO, LDPOBI, DPUCBVI) if not sys.argv[1:] or kind.name in sys.argv[1:]]
     print(f"\nTight noise, {len(SEEDS)} seeds, mean ± standard error.\n")
     print(f"| agent | problem | {' | '.join(REQUESTS)} |\n|---|---|{'---|' * len(REQUESTS)}")
     for name, problem in PROBLEMS.items():
@@ -47,6 +47,8 @@ def printed():
         "UCB-VI, joint": lambda K: UCBVIRule(setting(K), 1.0, learned=False),
         "UCB-VI, local": lambda K: UCBVIRule(setting(K), 1.0, learned=False, local=True),
         "UCB-PO, joint": lambda K: UCBVIRule(setting(K), 1.0, learned=False, policies=True),
+        "DP-UCBVI, joint": lambda K: DPUCBVIRule(setting(K), 1.0, learned=False),
+        "DP-UCBVI, local": lambda K: DPUCBVIRule(setting(K), 1.0, learned=False, local=True),
         "LDP-OBI, local": lambda K: OBIRule(setting(K), 1.0, learned=False),
     }
     print(f"\n| printed bonus, eps = 1 | {' | '.join(f'K = {K:.0e}' for K in users)} | below H from | below 1 from |")
