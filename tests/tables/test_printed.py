@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import linprog
 
 import confide
-from confide.agents import LDPOBI, PUCB, UCBVI
+from confide.agents import DPUCBVI, LDPOBI, PUCB, UCBVI
 from confide.errors import ConfideError, InvalidParameter, PrivacyError
 from confide.problems import TabularMDP, riverswim
 from confide.tables.optimistic_planning import Errors
