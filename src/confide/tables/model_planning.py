@@ -167,9 +167,11 @@ def _weights(history: History, ratio: float) -> tuple[Array, Array]:
     """Of the last releases in the estimate, [w, pair], and of each round then, [round, pair]."""
     C = _coefficients(history.rounds, len(history.noises), ratio)
     m = C @ history.means
-    covariance = np.einsum("tj,uj,jp->ptu", C, C, history.variances) * TYPICAL + np.diag(history.noises)
+    t = len(C)
+    sampling = ((C[:, None] * C[None]).reshape(t * t, -1) @ history.variances).T.reshape(-1, t, t)
+    covariance = sampling * TYPICAL + np.diag(history.noises)
     covariance += (1e-9 * np.trace(covariance, axis1=1, axis2=2) + 1e-12)[:, None, None] * np.eye(len(C))
-    w = np.linalg.solve(covariance, m.T[..., None])[..., 0].T
+    w: Array = np.linalg.solve(covariance, m.T[..., None])[..., 0].T
     return w, C.T @ w
 
 
