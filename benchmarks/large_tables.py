@@ -28,7 +28,7 @@ ROWS = {
     "icu-1": ("ICU-Sepsis, H = 20", "rewards, support", 1.0, 100_000),
     "icu-10": ("ICU-Sepsis, H = 20", "rewards, support", 10.0, 100_000),
     "icu-none": ("ICU-Sepsis, H = 20", "rewards, support", None, 100_000),
-    "sparse": ("10,000 states in a ring, H = 20", "rewards, support", 1.0, 100_000),
+    "sparse": ("ring of 10,000 states, H = 20", "rewards, support", 1.0, 100_000),
 }
 
 

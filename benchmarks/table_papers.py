@@ -11,7 +11,7 @@ import numpy as np
 import confide
 from confide.agents import DPUCBVI, LDPOBI, PUCB, UCBPO, UCBVI, TabularPSRL
 from confide.problems import double_chain, garnet, riverswim, riverswim_stage
-from confide.tables.printed import DPUCBVIRule, OBIRule, PUCBRule, TableSetting, UCBVIRule, bonus_of_one, starts
+from confide.tables.printed import MOST, DPUCBVIRule, OBIRule, PUCBRule, TableSetting, UCBVIRule, bonus_of_one, starts
 
 EPISODES, SEEDS = 100_000, range(500, 508)
 PROBLEMS = {"riverswim": riverswim(), "double chain": double_chain(), "garnet": garnet(), "riverswim-stage": riverswim_stage()}
@@ -55,7 +55,8 @@ def printed():
     print("|---|" + "---|" * 5)
     for name, rule in rules.items():
         values = " | ".join(f"{bonus_of_one(rule(K)):.3g}" for K in users)
-        print(f"| {name} | {values} | {starts(rule(users[0])):.2g} | {starts(rule(users[0]), 1.0):.2g} |")
+        first = [starts(rule(users[0]), below) for below in (None, 1.0)]
+        print(f"| {name} | {values} | {' | '.join(f'{k:.2g}' if k <= MOST else f'above {MOST:.0e}' for k in first)} |")
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ def _weights(history: History, ratio: float) -> tuple[Array, Array]:
     sampling = ((C[:, None] * C[None]).reshape(t * t, -1) @ history.variances).T.reshape(-1, t, t)
     covariance = sampling * TYPICAL + np.diag(history.noises)
     covariance += (1e-9 * np.trace(covariance, axis1=1, axis2=2) + 1e-12)[:, None, None] * np.eye(len(C))
-    w: Array = np.linalg.solve(covariance, m.T[..., None])[..., 0].T
+    w = np.asarray(np.linalg.solve(covariance, m.T[..., None])[..., 0].T, dtype=float)
     return w, C.T @ w
 
 
