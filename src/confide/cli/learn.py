@@ -106,7 +106,7 @@ def learn(
     layout |= {"reward": reward, "action": action, "max_trajectories": max_trajectories, "max_steps": max_steps}
     asked = LogRelease("model", made, privacy, noise, files, layout, name, PrivateModel)
     with only_ours(no_privacy), careful(asked, ledger, out) as budget:
-        model, paid, warned = released(asked, budget, out, backend, workers, as_json)
+        model, paid, warned, _ = released(asked, budget, out, backend, workers, as_json)
         _show(_learned(asked, model, paid, pessimism), warned, out, as_json)
 
 

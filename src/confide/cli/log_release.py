@@ -17,7 +17,7 @@ from confide.cli.progress import counting
 
 if TYPE_CHECKING:
     from confide.evaluation.catalogue import Noise
-    from confide.logs import Logs
+    from confide.logs import Labels, Logs
     from confide.privacy.ledger import Account, Ledger, Spend
     from confide.privacy.request import Request
 
@@ -72,8 +72,8 @@ def _charged(ledger: "Ledger | None", asked: LogRelease) -> "Spend | None":
 
 def released(
     asked: LogRelease, ledger: "Ledger | None", out: Path | None, backend: str, workers: int | None, quiet: bool
-) -> tuple[Any, str, list[str]]:
-    """The result, its cost in words, and warnings."""
+) -> "tuple[Any, str, list[str], Labels]":
+    """The result, its cost in words, warnings, and the labels that may be shown with it."""
     import numpy as np
 
     from confide.errors import InvalidParameter, LogError
@@ -84,6 +84,7 @@ def released(
     logs = open_logs(asked.files, **asked.layout)
     if not logs.parts:
         raise LogError("the log is empty: it has no rows")
+    logs = _looked_at(logs, getattr(asked.made, "states", None), ledger, known)
     with _progress(logs, asked.reads, quiet) as progress, _without_warnings():
         estimate = asked.made.release(
             logs.on(backend, workers=workers),
@@ -97,7 +98,21 @@ def released(
         raise InvalidParameter(f"{out} contains another {asked.kind}: choose another folder")
     before = known.when if known is not None and known.released else None
     warned = delta_warnings(estimate.guarantee.users, asked.privacy.delta) + [str(one) for one in asked.made.warnings(estimate)]
-    return estimate, _paid(asked, ledger, before), warned
+    return estimate, _paid(asked, ledger, before), warned, logs.labels.published
+
+
+def _looked_at(logs: "Logs", states: int | None, ledger: "Ledger | None", known: "Spend | None") -> "Logs":
+    """The log, unless a release of it would be worth nothing: nobody should pay for noise. Without a ledger nobody pays."""
+    from confide.errors import InvalidParameter
+
+    labelled = len(logs.labels.published.state)
+    if states is not None and labelled > states:
+        raise InvalidParameter(
+            f"the log declares {labelled:,} states, and --states {states:,} leaves some out: say --states {labelled}"
+        )
+    if ledger is None:
+        return logs
+    return logs.usable(states=states) if known is None else logs.assumed_usable
 
 
 def _afford(ledger: "Ledger", asked: LogRelease) -> None:
