@@ -7,9 +7,8 @@ import pytest
 
 import confide
 from confide.errors import InvalidParameter, StateError
-from confide.logs import in_memory, write
-from confide.offline import Labels, LearnedPolicy, ModelRelease, PrivateModel
-from confide.offline.labels import KEY
+from confide.logs import Labels, in_memory, write
+from confide.offline import LearnedPolicy, ModelRelease, PrivateModel
 from confide.policy import StochasticPolicy, TabularPolicy, load_policy, uniform_policy
 
 
@@ -127,7 +126,7 @@ def test_a_policy_is_saved_with_labels(model, tmp_path):
     policy.save(tmp_path / "out")
     held = json.loads((tmp_path / "out" / "policy.json").read_text())
     assert held["policy"]["far bank"] in ("right", "as logged") and held["actions"] == ["left", "right"]
-    assert {each["state"] for each in held["departures"]} <= set(names.states)
+    assert {each["state"] for each in held["departures"]} <= set(names.state)
     np.testing.assert_allclose(load_policy(tmp_path / "out" / "policy.npz").probabilities()[0], policy.weights)
     assert policy.described(3) in ("in state far bank: right", "in state far bank: as logged")
 
@@ -138,7 +137,7 @@ def test_labels_of_an_imported_log_are_used(people, tmp_path, world):
     write(tmp_path / "plain.parquet", people)
     table = pq.read_table(tmp_path / "plain.parquet")
     labels = {"state": ["bank", "shallow", "deep", "far bank"], "action": ["left", "right"]}
-    named = table.replace_schema_metadata({KEY: json.dumps(labels).encode()})
+    named = table.replace_schema_metadata(Labels(**{name: tuple(names) for name, names in labels.items()}).metadata())
     pq.write_table(named, tmp_path / "log.parquet")
     log = confide.logs.open(tmp_path / "log.parquet", action="action", max_steps=21)
     made = ModelRelease(states=4, actions=2, discount=0.9, rewards=world.rewards[0])

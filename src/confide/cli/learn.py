@@ -120,7 +120,7 @@ def learn(
     _check_holdout(holdout, no_privacy)
     asked = LogRelease("model", made, privacy, noise, files, layout, name, PrivateModel, holdout=held_out)
     with only_ours(no_privacy), careful(asked, ledger, out) as budget:
-        model, paid, warned = released(asked, budget, out, backend, workers, as_json)
+        model, paid, warned, _ = released(asked, budget, out, backend, workers, as_json)
         learned = _learned(asked, model, paid, pessimism)
         if holdout is not None:
             learned = _tested(asked, learned, budget, backend, workers)
@@ -140,7 +140,7 @@ def _tested(asked: LogRelease, learned: "Learned", ledger: Any, backend: str, wo
 
     import numpy as np
 
-    _, test = opened(asked)
+    _, test = opened(asked, ledger)
     rng = np.random.default_rng(asked.noise.seed) if asked.noise.source == "fast" else None
     id = f"{asked.id} held out" if ledger else None
     assert test is not None

@@ -17,7 +17,7 @@ from confide.cli.progress import counting
 
 if TYPE_CHECKING:
     from confide.evaluation.catalogue import Noise
-    from confide.logs import Logs
+    from confide.logs import Labels, Logs
     from confide.privacy.ledger import Account, Ledger, Spend
     from confide.privacy.request import Request
 
@@ -73,15 +73,15 @@ def _charged(ledger: "Ledger | None", asked: LogRelease) -> "Spend | None":
 
 def released(
     asked: LogRelease, ledger: "Ledger | None", out: Path | None, backend: str, workers: int | None, quiet: bool
-) -> tuple[Any, str, list[str]]:
-    """The result, its cost in words, and warnings."""
+) -> "tuple[Any, str, list[str], Labels]":
+    """The result, its cost in words, warnings, and the labels that may be shown with it."""
     import numpy as np
 
     from confide.errors import InvalidParameter
 
     known = _charged(ledger, asked)
     rng = np.random.default_rng(asked.noise.seed) if asked.noise.source == "fast" else None
-    logs, _ = opened(asked)
+    logs, _ = opened(asked, ledger)
     with _progress(logs, asked.reads, quiet) as progress, _without_warnings():
         estimate = asked.made.release(
             logs.on(backend, workers=workers),
@@ -95,10 +95,24 @@ def released(
         raise InvalidParameter(f"{out} contains another {asked.kind}: choose another folder")
     before = known.when if known is not None and known.released else None
     warned = delta_warnings(estimate.guarantee.users, asked.privacy.delta) + [str(one) for one in asked.made.warnings(estimate)]
-    return estimate, _paid(asked, ledger, before), warned
+    return estimate, _paid(asked, ledger, before), warned, logs.labels.published
 
 
-def opened(asked: LogRelease) -> "tuple[Logs, Logs | None]":
+def _looked_at(logs: "Logs", states: int | None, ledger: "Ledger | None", known: "Spend | None") -> "Logs":
+    """The log, unless a release of it would be worth nothing: nobody should pay for noise. Without a ledger nobody pays."""
+    from confide.errors import InvalidParameter
+
+    labelled = len(logs.labels.published.state)
+    if states is not None and labelled > states:
+        raise InvalidParameter(
+            f"the log declares {labelled:,} states, and --states {states:,} leaves some out: say --states {labelled}"
+        )
+    if ledger is None:
+        return logs
+    return logs.usable(states=states) if known is None else logs.assumed_usable
+
+
+def opened(asked: LogRelease, ledger: "Ledger | None") -> "tuple[Logs, Logs | None]":
     """The log, or the parts of it that are released first and held out."""
     from confide.errors import LogError
     from confide.logs import open as open_logs
@@ -106,6 +120,7 @@ def opened(asked: LogRelease) -> "tuple[Logs, Logs | None]":
     logs = open_logs(asked.files, **asked.layout)
     if not logs.parts:
         raise LogError("the log is empty: it has no rows")
+    logs = _looked_at(logs, getattr(asked.made, "states", None), ledger, _charged(ledger, asked))
     if asked.holdout is None:
         return logs, None
     share, key = asked.holdout

@@ -6,19 +6,17 @@ from confide._lazy import lazy
 
 if TYPE_CHECKING:
     from confide.offline.improvement import Improvement
-    from confide.offline.labels import Labels
     from confide.offline.learned_policy import Departure, LearnedPolicy
     from confide.offline.model import PrivateModel
     from confide.offline.model_release import ModelRelease
 
-__all__ = ["Departure", "Improvement", "Labels", "LearnedPolicy", "ModelRelease", "PrivateModel"]
+__all__ = ["Departure", "Improvement", "LearnedPolicy", "ModelRelease", "PrivateModel"]
 
 __getattr__ = lazy(
     __name__,
     {
         "Departure": "learned_policy",
         "Improvement": "improvement",
-        "Labels": "labels",
         "LearnedPolicy": "learned_policy",
         "ModelRelease": "model_release",
         "PrivateModel": "model",

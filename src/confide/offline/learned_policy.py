@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from confide._durable import output, staged
-from confide.offline.labels import Labels
+from confide.logs.labels import Labels, named
 from confide.policy import Array, StochasticPolicy
 
 Ints = npt.NDArray[np.int64]
@@ -90,8 +90,8 @@ class LearnedPolicy:
         chance = ndtr(self.gains / np.maximum(self.gain_std, 1e-300))
         found = [
             Departure(
-                self.labels.state(s),
-                self.labels.action(a),
+                named(self.labels.state, s),
+                named(self.labels.action, a),
                 s,
                 a,
                 *(float(part) for part in (self.behaviour[s, a], self.gains[s], self.gain_std[s], chance[s], self.visits[s])),
@@ -104,11 +104,11 @@ class LearnedPolicy:
     def described(self, state: int) -> str:
         """What it does in a state, in words."""
         choice = int(self.choices[state])
-        what = self.labels.action(choice) if choice < self.actions else "as logged"
-        return f"in state {self.labels.state(state)}: {what}"
+        what = named(self.labels.action, choice) if choice < self.actions else "as logged"
+        return f"in state {named(self.labels.state, state)}: {what}"
 
     def to_json(self) -> dict[str, Any]:
-        names = [self.labels.action(a) for a in range(self.actions)]
+        names = [named(self.labels.action, a) for a in range(self.actions)]
         return {
             "format": FORMAT,
             "value": self.value,
@@ -117,7 +117,8 @@ class LearnedPolicy:
             "pessimism": self.pessimism,
             "actions": names,
             "policy": {
-                self.labels.state(s): names[a] if a < self.actions else "as logged" for s, a in enumerate(map(int, self.choices))
+                named(self.labels.state, s): names[a] if a < self.actions else "as logged"
+                for s, a in enumerate(map(int, self.choices))
             },
             "departures": [asdict(each) for each in self.departures()],
         }

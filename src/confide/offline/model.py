@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ from confide.errors import InvalidParameter, StateError
 from confide.evaluation.estimate import DAMAGED, guarantee_from_json, guarantee_to_json
 from confide.evaluation.log_sums import Progress
 from confide.logs import Logs
+from confide.logs.labels import Labels
 from confide.mechanisms.sources import NoiseSource
 from confide.offline.gain_planning import Target
 from confide.offline.improvement import Call, Improvement, improvement
-from confide.offline.labels import Labels
 from confide.offline.learned_policy import LearnedPolicy
 from confide.offline.policy_planning import Dynamics, checked_policy, dynamics, followed, pessimistic, state_values
 from confide.offline.reward_planning import rewards_of
@@ -186,7 +186,7 @@ class PrivateModel:
             "table": {name: getattr(table, name) for name in _NUMBERS},
             "support": [support.layers, support.states, support.actions, support.known],
             "noise": [self.noise_std, self.total_weight, self.reward_weight],
-            "labels": asdict(self.labels),
+            "labels": self.labels.to_dict(),
         }
         arrays = {"indptr": support.indptr, "successors": support.successors, "terminal": table.terminal}
         arrays |= {name: getattr(self, name) for name in _RELEASED}

@@ -12,8 +12,8 @@ from confide.errors import ConfideWarning, InvalidParameter, LogError
 from confide.evaluation.estimator import asked_for, check_call, check_request, publish, source_of
 from confide.evaluation.log_sums import Logs, LogSums, Progress
 from confide.evaluation.parameters import described, first_of_user, keep
+from confide.logs.labels import NO_LABELS, Labels
 from confide.mechanisms.sources import NoiseSource
-from confide.offline.labels import labels_of
 from confide.offline.model import PrivateModel
 from confide.offline.table_features import Array, Bools, Table, return_range
 from confide.offline.transition_contributions import RootCounts, RootTransitions
@@ -140,8 +140,7 @@ class ModelRelease:
         source = source_of(rng, noise, privacy, asked=asked_for(self, logs, privacy, ledger, id))
         if not all(part.layout.columns.action for part in getattr(logs, "parts", ())):
             raise LogError('a model needs the column of actions: open the log with action="action"')
-        labels = labels_of(logs)
-        labels.check(self.states, self.actions)
+        labels = self._fitting(getattr(logs, "labels", NO_LABELS).published)
         statistic, table = self.statistic(getattr(logs, "max_steps", 10_000)), self.table()
         share = Share(statistic.bound, 1.0, "root-weighted counts of transitions")
         sums = LogSums(logs, [share], privacy=privacy, source=source, progress=progress, charged=ledger is not None)
@@ -157,6 +156,13 @@ class ModelRelease:
         for said in self.warnings(made):
             warnings.warn(said, stacklevel=2)
         return made
+
+    def _fitting(self, labels: Labels) -> Labels:
+        """Refuse a table that is smaller than what has names: those who are in the other states would contribute zero."""
+        for what, named, given in (("states", labels.state, self.states), ("actions", labels.action, self.actions)):
+            if len(named) > given:
+                raise InvalidParameter(f"the log has names for {len(named)} {what}, got {what}={given}: use {what}={len(named)}")
+        return labels
 
     def loss(self, privacy: Request) -> Loss:
         """What a release is charged to a ledger: known before the log is touched."""

@@ -22,7 +22,8 @@ BINS, ROUNDS = 14, 80  # of probabilities, from the least that is told from nois
 SEEN = 2.0  # standard deviations of noise: a typical row tells a cell as large as this from zero
 QUIET = 0.3  # the least standard deviation that is computed with: without privacy there is none
 MISSED = 0.2  # share of all visits in cells that are not seen, from which on rows are projected
-FITTED = 2**20  # cells that bins are fitted to; of larger tables every k-th state
+FITTED = 2**19  # cells that bins are fitted to; of larger tables every k-th state
+BLOCK = 2**17  # cells at a time
 _TINY = 1e-300
 _NONE = 1e-100  # smaller probabilities are zero: products of them would be subnormal numbers, which are slow
 _SURE = 100.0  # the largest logarithm of odds
@@ -156,10 +157,10 @@ def _evidence(density: Array, none: Array, zero: Array, group: Ints, rho: float,
 
 
 def _moments(cells: _Cells, rho: float, g: Array) -> tuple[Array, Array]:
-    """Mean and variance [cell] of p given the counts, in blocks of whole groups' evidence."""
+    """Mean and variance [cell] of p given the counts, some cells at a time."""
     mean, square = np.zeros(cells.counts.size), np.zeros(cells.counts.size)
     odds = np.full(int(cells.group.max(initial=-1)) + 1, np.log(rho / (1 - rho)))
-    blocks = [slice(first, first + FITTED) for first in range(0, cells.counts.size, FITTED)]
+    blocks = [slice(first, first + BLOCK) for first in range(0, cells.counts.size, BLOCK)]
     for block in blocks:
         part = cells.taken(block)
         scaled, zero = part.standardised(), part.zero

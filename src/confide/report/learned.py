@@ -13,6 +13,7 @@ import numpy as np
 from confide import drawing
 from confide._durable import staged
 from confide.drawing import LIGHT
+from confide.logs.labels import named
 from confide.offline.improvement import Improvement
 from confide.offline.learned_policy import LearnedPolicy
 from confide.offline.model import PrivateModel
@@ -91,7 +92,7 @@ def rows(learned: Learned, most: int | None = None) -> list[list[str]]:
     policy, made = learned.policy, []
     why = {each.number: each for each in policy.departures()}
     for state in learned.order[:most]:
-        row = [policy.labels.state(state), "as logged", "", "", ""]
+        row = [named(policy.labels.state, state), "as logged", "", "", ""]
         if (found := why.get(state)) is not None:
             share, gain = f"{100 * found.logged:.0f} %", f"{found.gain:.3g} ± {found.gain_std:.2g}"
             row = [found.state, found.action, share, gain, f"{min(100 * found.chance, 99.9):.1f} %"]
