@@ -357,7 +357,10 @@ def test_another_policy_than_the_logged_one(log, call, name):
     shown = " ".join(call("evaluate", *ask).split())
     assert f"The value of a policy by {name}" in shown
     assert "weights above 2 are clipped to 2, and the intervals cover the resulting bias" in shown
-    assert "each interval covers the policy's value, whatever was clipped" in shown and "an action of 2 or more, outside the" in shown
+    assert (
+        "each interval covers the policy's value, whatever was clipped" in shown
+        and "an action of 2 or more, outside the" in shown
+    )
     found = made(call, *ask, "--out", "out")
     assert len(found["values"]) == 1
     with open("out/values.csv") as file:
