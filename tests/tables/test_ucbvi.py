@@ -92,21 +92,14 @@ def test_a_known_end_is_not_explored(kind):
 
 
 @ALL
-@pytest.mark.parametrize("calibration", ["tight", "paper"])
-def test_what_the_end_earns_is_known(kind, calibration):
+def test_what_the_end_earns_is_known(kind):
     """As in an environment whose rewards are costs: its end earns 1 at each step, all other states 1/2."""
     moves = np.zeros((3, 2, 3))
     moves[0, 0, 0] = moves[0, 1, 1] = moves[1, 0, 0] = moves[1, 1, 2] = 1.0
     moves[2, :, 2] = 1.0
     rewards, ends = np.array([[0.5] * 2, [0.5] * 2, [1.0] * 2]), [False, False, True]
     costs = TabularMDP(moves, rewards, [1, 0, 0], horizon=6, stochastic_rewards=True, terminal=ends)
-    agent = kind(
-        costs.public, episodes=20_000, privacy=confide.NoPrivacy(), calibration=calibration, schedule=every(1_000, 20_000)
-    )
-    tables = agent.algorithm.tables if kind is UCBPO else agent.algorithm
-    assert (tables.known(agent.released()).rewards[:, 2] == 1.0).all()
-    if calibration == "tight":
-        assert lost(kind, costs, confide.NoPrivacy(), seeds=[0]) < 0.1
+    assert lost(kind, costs, confide.NoPrivacy(), seeds=[0]) < 0.1
 
 
 @ALL
