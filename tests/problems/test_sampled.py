@@ -115,9 +115,9 @@ def test_the_interval_is_that_of_the_users():
         ("raises", r"gym:Corridor, .* failed in step\(\): RuntimeError: no more fuel"),
         ("observation", "an observation that is none of its 3 states"),
         ("kind", "an observation that is none of its 3 states"),
-        ("reward", r"a reward outside reward_range=\(-1, 4\)"),
-        ("nan", "a reward outside"),
-        ("text", "a reward outside"),
+        ("reward", r"a reward that is no number in reward_range=\(-1, 4\)"),
+        ("nan", "a reward that is no number in"),
+        ("text", "a reward that is no number in"),
     ],
 )
 def test_environments_that_go_wrong(wrong, message):
@@ -126,11 +126,22 @@ def test_environments_that_go_wrong(wrong, message):
         problem.sample(TabularPolicy(np.ones((5, 5), int), 2), 1, np.random.default_rng(0))
 
 
+def seen(space):
+    env = Corridor()
+    env.observation_space = space
+    return env
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: environment("CartPole-v1", 5, reward_range=(0, 1)), r"finitely many observations.*binned\(env"),
-        (lambda: environment("Pendulum-v1", 5, reward_range=(0, 1), states=3), "finitely many actions"),
+        (lambda: environment("CartPole-v1", 5, reward_range=(0, 1)), r"observations must be numbered.*binned\(env"),
+        (lambda: environment("Pendulum-v1", 5, reward_range=(0, 1), states=3), "actions must be numbered.*TransformAction"),
+        (
+            lambda: environment(seen(spaces.Dict({"a": spaces.Discrete(3)})), 4, reward_range=(-1, 4)),
+            "Dict.*TransformObservation",
+        ),
+        (lambda: environment(seen(spaces.Box(0, 1, (7, 7))), 4, reward_range=(-1, 4)), "Box.*TransformObservation"),
         (lambda: environment("FrozenLake-v1", 5, reward_range=(0, 1), states=17), "has 16 elements, not 17"),
         (lambda: environment("FrozenLake-v1", 101, reward_range=(0, 1)), "stops after 100 steps"),
         (lambda: environment(Corridor(), reward_range=(-1, 4)), "no time limit: give a horizon"),

@@ -51,3 +51,8 @@ def test_what_is_no_support_is_refused(given, message):
 def test_one_layer_stands_for_steps_that_are_alike(horizon, known, layers):
     assert layers_of(horizon, stationary=False, known_rewards=known) == layers
     assert layers_of(horizon, stationary=True, known_rewards=known) == 1
+
+
+def test_a_table_where_every_episode_is_over_is_refused():
+    with pytest.raises(InvalidParameter, match="every state is terminal: there is nothing to learn"):
+        support_of(None, **SIZES | {"terminal": np.ones(3, dtype=bool)})

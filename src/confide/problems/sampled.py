@@ -181,7 +181,9 @@ class SampledProblem:
         except (TypeError, ValueError):
             given = math.nan
         if not self._map.low <= given <= self._map.high:
-            raise InvalidParameter(f"{self.name} gave a reward outside reward_range=({self._map.low:g}, {self._map.high:g})")
+            raise InvalidParameter(
+                f"{self.name} gave a reward that is no number in reward_range=({self._map.low:g}, {self._map.high:g})"
+            )
         return self._map.apply(given)
 
 
@@ -224,11 +226,18 @@ def _sizes(what: str, space: Any, stated: int | None) -> tuple[int, ...]:
     if found is None:
         if stated is not None and what == "observation":
             return (stated,)
-        hint = "; binned(env, bins=[...]) numbers vectors" if isinstance(space, spaces.Box) and what == "observation" else ""
-        raise InvalidParameter(f"the environment must have finitely many {what}s, got the {what} space {space}{hint}")
+        raise InvalidParameter(f"the {what}s must be numbered, but the {what} space is {space}{_hint(what, space)}")
     if stated is not None and stated != math.prod(found):
         raise InvalidParameter(f"the {what} space {space} has {math.prod(found)} elements, not {stated}")
     return found
+
+
+def _hint(what: str, space: Any) -> str:
+    if what == "action":
+        return "; gymnasium.wrappers.TransformAction(env, function, gymnasium.spaces.Discrete(n)) numbers them"
+    if isinstance(space, spaces.Box) and len(space.shape) == 1:
+        return "; confide.problems.binned(env, bins=[...]) numbers vectors"
+    return "; gymnasium.wrappers.TransformObservation(env, function, gymnasium.spaces.Discrete(n)) numbers them"
 
 
 def _counted(space: Any) -> tuple[int, ...] | None:

@@ -51,6 +51,8 @@ def support_of(given: npt.ArrayLike | None, *, layers: int, states: int, actions
     """From what a user says: None (every state can follow), a mask [s, a, s'] or [s, s'], or a list of rows (s, a, s')."""
     rows = states * actions
     ends = np.zeros(states, dtype=bool) if terminal is None else terminal
+    if ends.all():
+        raise InvalidParameter("every state is terminal: there is nothing to learn")
     if given is None:
         lengths = np.where(np.repeat(ends, actions), 0, states)
         fits(layers=layers, cells=int(lengths.sum()))
