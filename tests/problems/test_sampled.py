@@ -84,6 +84,21 @@ def test_copies_play_different_users_and_go_on_bit_by_bit():
     assert (np.diff(over.astype(int), axis=1) >= 0).all()  # whoever is over stays there, though the copy plays on
 
 
+@pytest.mark.parametrize("mode", [None, gymnasium.vector.AutoresetMode.NEXT_STEP, gymnasium.vector.AutoresetMode.SAME_STEP])
+def test_a_time_limit_at_the_horizon_ends_no_episode(mode):
+    """Else every last step would seem to lead to the end of the episode; FrozenLake, whose limit is 6 steps here."""
+    lake = {"is_slippery": False, "max_episode_steps": 6}
+    if mode is None:
+        problem = environment("FrozenLake-v1", 6, reward_range=(0, 1), **lake)
+    else:
+        copies = gymnasium.make_vec("FrozenLake-v1", num_envs=2, vector_kwargs={"autoreset_mode": mode}, **lake)
+        problem = environment(copies, 6, reward_range=(0, 1))
+    down = TabularPolicy(np.ones((problem.horizon, problem.states), int), 4)
+    assert problem.sample(down, 2, np.random.default_rng(0)).states.tolist() == [[17, 0, 4, 8, 16, 16, 16, 16]] * 2
+    right = TabularPolicy(np.full((problem.horizon, problem.states), 2), 4)
+    assert problem.sample(right, 2, np.random.default_rng(0)).states.tolist() == [[17, 0, 1, 2, 3, 3, 3, 3]] * 2
+
+
 def test_observations_with_parts_are_numbered():
     problem = environment("Blackjack-v1", 8, reward_range=(-1, 1))
     assert problem.states == 32 * 11 * 2 + 2

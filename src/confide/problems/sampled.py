@@ -131,7 +131,7 @@ class SampledProblem:
             actions[0, h] = chosen = policy.act(h, now, rng)
             observation, reward, terminated, truncated, _ = _called(self.name, self._env.step, self._action(chosen))
             rewards[0, h] = self._reward(reward)
-            if terminated or truncated:
+            if self._over(h, terminated, truncated):
                 return
             now = self._number(observation)
         states[0, self.horizon] = now
@@ -142,19 +142,26 @@ class SampledProblem:
         seeds = [int(seed) for seed in rng.integers(2**31, size=n)]
         observations = _called(self.name, self._env.reset, seed=seeds)[0]
         alive = list(range(users))
+        cut: dict[int, Any] = {}  # what copies showed last that are reset in the step in which they are cut off
         for h in range(self.horizon - self._steps, self.horizon + 1):
             now = list(vector.utils.iterate(self._env.observation_space, observations))
             for i in alive:
-                states[i, h] = self._number(now[i])
+                states[i, h] = self._number(cut.get(i, now[i]))
             if h == self.horizon or not alive:
                 return
             for i in alive:
                 actions[i, h] = policy.act(h, int(states[i, h]), rng)
             taken = [self._action(int(actions[i, h]) if i < users else 0) for i in range(n)]
-            observations, earned, terminated, truncated, _ = _called(self.name, self._env.step, np.stack(taken))
+            observations, earned, terminated, truncated, info = _called(self.name, self._env.step, np.stack(taken))
             for i in alive:
                 rewards[i, h] = self._reward(earned[i])
-            alive = [i for i in alive if not (terminated[i] or truncated[i])]
+            alive = [i for i in alive if not self._over(h, terminated[i], truncated[i])]
+            final = info.get("final_obs")
+            cut = {} if final is None else {i: final[i] for i in alive if truncated[i]}
+
+    def _over(self, step: int, terminated: Any, truncated: Any) -> bool:
+        """A time limit at the horizon ends no episode: where it cuts one off something would have followed."""
+        return bool(terminated or (truncated and step < self.horizon - 1))
 
     @property
     def _steps(self) -> int:
