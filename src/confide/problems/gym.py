@@ -292,5 +292,5 @@ def stated_range(reward_range: Any) -> RewardMap:
 def env_horizon(env: Env, horizon: int | None) -> int:
     chosen = horizon if horizon is not None else env.spec.max_episode_steps if env.spec else None
     if chosen is None:
-        raise InvalidParameter("this environment has no time limit: give a horizon")
+        raise InvalidParameter("this environment has no time limit: give a horizon, as in --horizon 20")
     return whole("horizon", chosen, at_least=1)
