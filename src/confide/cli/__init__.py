@@ -24,6 +24,7 @@ from confide.cli import (
     reproduce,
     results,
     run,
+    serve,
     verify,
 )
 from confide.cli.terminal import one_line, terminals
@@ -49,6 +50,7 @@ app.command("audit")(audit.audit)
 app.command("verify")(verify.verify)
 app.command("reproduce")(reproduce.reproduce)
 app.command("doctor")(doctor.doctor)
+app.command("serve")(serve.serve)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(logs.app, name="logs")
 app.add_typer(plan.app, name="plan")

@@ -22,13 +22,14 @@ from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource, SecureSource, check_source
 from confide.mechanisms.state import StateFile, StateStore, pack, unpack
 from confide.policy import Policy
-from confide.privacy.bounded import Bound, Bounded, Memory, NoiseLevel, Released
+from confide.privacy.bounded import Array, Bound, Bounded, Memory, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import Loss
 from confide.privacy.request import Request
 from confide.privatizers import (
     AtMost,
+    Channel,
     DistributedPrivatizer,
     ExpectedNoise,
     LocalPrivatizer,
@@ -249,7 +250,7 @@ class Learner:
             raise PrivacyError(f"{self.name} must see its users again, which a sum does not allow: call observe")
         if total is None and whole("users", users) != 0:
             raise InvalidParameter("users come with the sum of their contributions: pass total")
-        summed = None if total is None else integers("total", total) * self.grid
+        summed: Array | None = None if total is None else np.multiply(integers("total", total), self.grid, dtype=np.float64)
         self._durable = False
         try:
             self._privatizer.close(summed, users)
@@ -329,6 +330,14 @@ class Learner:
         """One more user's device, with noise of its own of the server's kind; it knows nothing of the server but what is public."""
         server = self._messages()
         return LocalClient(self.algorithm, self.privacy, server.device_source(), channel=server.device_channel())
+
+    def channel(self) -> Channel:
+        """How a device of the open batch makes its message. Public."""
+        server = self._messages()
+        if isinstance(server, DistributedPrivatizer):
+            raise PrivacyError("under DistributedDP each device has a place of its own: client().channel")
+        self.current_round()  # a round may decide it
+        return server.device_channel()
 
     def stay_away(self, users: int) -> None:
         """So many more devices of the open batch will send nothing, under `DistributedDP`: the batch is opened without them.

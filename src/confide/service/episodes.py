@@ -1,0 +1,88 @@
+"""What an episode contributes, computed from the plain tables of a round: the device's side, without the compiler and the planner.
+
+Whatever is in an episode, and whatever tables a server sent, the result is a vector of the announced size; what makes no sense adds zero.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import InvalidParameter
+
+Ints = npt.NDArray[np.int64]
+_HEADER = struct.Struct(">4sBBQ16s8sI")
+_MAGIC, _VERSION = b"cfdm", 2
+_KINDS = ("numbers", "index")
+_MOST = 2**50
+
+
+def contribution(statistic: Mapping[str, Any] | None, channel: Mapping[str, Any], episode: Sequence[Any]) -> Ints:
+    """In whole steps of the grid."""
+    size = int(channel["size"])
+    kinds = {"transitions": _transitions, "answers": _answers}
+    if statistic is None or statistic["kind"] not in kinds:
+        raise InvalidParameter("this client cannot compute what this run's users contribute: use confide.agents.LocalClient")
+    try:
+        made = kinds[statistic["kind"]](statistic, float(channel["grid"]), episode)
+        if made.shape == (size,) and np.abs(made).max(initial=0) < _MOST:
+            return made
+    except Exception:  # an error would tell whoever misses the message something about the data
+        pass
+    return np.zeros(size, dtype=np.int64)
+
+
+def _transitions(statistic: Mapping[str, Any], _: float, episode: Sequence[Any]) -> Ints:
+    table = np.asarray(statistic["table"], dtype=np.int64)
+    steps, (states, actions, after, codes) = int(statistic["steps"]), table.shape
+    sums = np.zeros((steps, codes), dtype=np.int64)
+    for h, s, a, t in _steps(episode, steps):
+        if s in range(states) and a in range(actions) and t in range(after):
+            sums[h] += table[s, a, t]
+    return sums.ravel()
+
+
+def _answers(statistic: Mapping[str, Any], grid: float, episode: Sequence[Any]) -> Ints:
+    signs = np.asarray(statistic["signs"], dtype=np.int64)
+    questions, states, actions, after = signs.shape
+    asked, about_rewards = statistic["steps"], statistic["rewards"]
+    found = np.zeros(questions, dtype=np.int64)
+    steps = {h: (s, a, t) for h, s, a, t in _steps(episode, max(asked) + 1)}
+    for q in range(questions):
+        s, a, t = steps.get(asked[q], (-1, -1, -1))
+        if s not in range(states) or a not in range(actions):
+            continue
+        if not about_rewards[q]:
+            found[q] = round(signs[q, s, a, t] / (2 * grid)) if t in range(after) else 0
+            continue
+        reward = _number(episode[2][asked[q]])
+        if np.isfinite(reward):
+            found[q] = signs[q, s, a, 0] * int(np.rint((min(max(reward, 0.0), 1.0) - 0.5) / grid))
+    return found
+
+
+def _steps(episode: Sequence[Any], most: int) -> list[tuple[int, int, int, int]]:
+    """(step, state, action, next state) of the first `most` steps; -1 for what is no whole number."""
+    states, actions = episode[0], episode[1]
+    found = []
+    for h in range(min(most, len(actions))):
+        after = _index(states[h + 1]) if h + 1 < len(states) else -1
+        found.append((h, _index(states[h]) if h < len(states) else -1, _index(actions[h]), after))
+    return found
+
+
+def _index(value: Any) -> int:
+    number = _number(value)
+    return int(number) if np.isfinite(number) and number == int(number) else -1
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, bool | int | float | np.number) else float("nan")
+
+
+def message_bytes(generation: int, nonce: bytes, channel: bytes, kind: str, values: Sequence[float]) -> bytes:
+    """A message as `Message.to_bytes` writes it."""
+    header = _HEADER.pack(_MAGIC, _VERSION, _KINDS.index(kind), generation, nonce, channel, len(values))
+    return header + struct.pack(f"<{len(values)}d", *values)
