@@ -1,7 +1,7 @@
 """A user's side of a service: verify what the service says, act by the round, report once.
 
-It needs neither the planner nor the compiler: rounds are plain tables. Under local privacy the contribution becomes one index on this
-device, with an epsilon that the device decides; whatever tables the server sends, the message has that epsilon.
+It needs neither the planner nor the compiler nor OpenDP: rounds are plain tables, and noise is drawn by whole numbers. Under local privacy
+the contribution becomes one message on this device; whatever tables the server sends, it keeps the epsilon that the person accepts.
 """
 
 import base64
@@ -21,10 +21,11 @@ import numpy as np
 
 from confide._durable import replace
 from confide.errors import ConfideError, InvalidParameter, PromiseBroken, SignatureError, StaleMessage, StateError
-from confide.mechanisms.codebook import Codebook, SignReport
-from confide.mechanisms.sources import FastSource, NoiseSource, SecureSource
-from confide.service.documents import Statement, check_chain, check_signature, digest
-from confide.service.episodes import contribution, message_bytes
+from confide.mechanisms.exact import ExactSource
+from confide.mechanisms.sources import FastSource, NoiseSource
+from confide.service.documents import Statement, canonical, check_chain, check_signature, digest
+from confide.service.episodes import contribution
+from confide.service.messages import check_noise, message
 
 _TRIES = 8
 _RETRY = (408, 429, 500, 502, 503, 504)
@@ -110,7 +111,7 @@ class Device:
     ) -> None:
         self._base, self.run, self._subject = f"{url.rstrip('/')}/v1/runs/{run}", run, subject
         self._api_key, self._accepts, self._pinned = api_key, accepts, key
-        self._send, self._source, self._sleep = send or over_http(), source or SecureSource(), sleep
+        self._send, self._source, self._sleep = send or over_http(), source or ExactSource(), sleep
         self._path = None if store is None else Path(store)
         self._kept: dict[str, Any] = {"which": secrets.randbits(128)}  # of several policies: drawn before there are any data
         if self._path is not None and self._path.exists():
@@ -230,19 +231,17 @@ class Device:
             made["message"] = base64.b64encode(self._message(states, actions, rewards)).decode()
         else:
             made["trajectory"] = {"states": _plain(states), "actions": _plain(actions), "rewards": _plain(rewards)}
-        return json.dumps(made).encode()
+        return canonical(made)
 
     def _message(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> bytes:
-        """One index, whose epsilon is this device's: the mechanism is epsilon-DP for arbitrary contributions."""
+        """With noise that keeps what this person accepts, or none is sent."""
         assert self.round is not None
-        channel = self.round.document["channel"]
-        report = report_of(channel, self._accepts.epsilon)
+        channel, statistic = self.round.document["channel"], self.round.document["statistic"]
         if channel["source"] != self._source.name:
             raise PromiseBroken(f"the run wants {channel['source']} noise, and this device has {self._source.name}")
-        steps = contribution(self.round.document["statistic"], channel, (states, actions, rewards))
-        nonce = self._source.token(16)
-        index = report.draw(steps * channel["grid"], nonce, self._source)
-        return message_bytes(self.round.generation, nonce, bytes.fromhex(channel["id"]), "index", [float(index)])
+        check_noise(channel, statistic, self._accepts.epsilon, self._accepts.delta)
+        steps = contribution(statistic, channel, (states, actions, rewards))
+        return message(channel, steps, self.round.generation, self._source)
 
     # sending
 
@@ -270,18 +269,6 @@ class Device:
     def _keep(self) -> None:
         if self._path is not None:
             replace(self._path, json.dumps(self._kept).encode(), mode=0o600)
-
-
-def report_of(channel: Mapping[str, Any], accepted: float) -> Codebook | SignReport:
-    """The mechanism of a channel, if its epsilon is not larger than what was accepted."""
-    noise = channel["noise"]
-    if noise["distribution"] not in ("codebook", "signs"):
-        raise InvalidParameter(f"this client sends indices; the run wants {noise['distribution']} noise: use LocalClient")
-    if noise["epsilon"] > accepted:
-        raise PromiseBroken(f"the round asks for epsilon={noise['epsilon']:g}, and this person accepts {accepted:g}")
-    if noise["distribution"] == "signs":
-        return SignReport(channel["size"], noise["radius"], noise["epsilon"], noise["asked"], noise["nearest"])
-    return Codebook(channel["size"], noise["radius"], noise["epsilon"], noise["nearest"], noise["vectors"])
 
 
 def act(policy: Mapping[str, Any], step: int, state: Any) -> Any:
@@ -324,7 +311,13 @@ def _kind(answer: Response) -> str:
 
 
 def _plain(part: Any) -> Any:
-    return part.tolist() if isinstance(part, np.ndarray) else list(part)
+    """As JSON; what is no number of JSON is null, as in other languages."""
+    if isinstance(part, np.ndarray | np.generic):
+        return _plain(part.tolist())
+    if isinstance(part, list | tuple):
+        return [_plain(each) for each in part]
+    fits = isinstance(part, int | float) and abs(part) < 2**53
+    return part if fits else None
 
 
 __all__ = ["Accepts", "Device", "FastSource", "Response", "Round", "ServiceRefused", "act", "over_http"]
