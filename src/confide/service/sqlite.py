@@ -100,11 +100,11 @@ class SqliteStore:
     def signing_keys(self) -> list[SigningKeyRow]:
         """In the order in which they were made: each is endorsed by one before it."""
         rows = self._read("SELECT id, public, endorsed_by, endorsement, retired FROM signing_key ORDER BY rowid")
-        return [SigningKeyRow(*row, bool(retired)) for *row, retired in rows]
+        return [SigningKeyRow(name, public, by, how, bool(retired)) for name, public, by, how, retired in rows]
 
     def api_keys(self) -> list[ApiKeyRow]:
         rows = self._read("SELECT id, role, secret, label, revoked FROM api_key ORDER BY id")
-        return [ApiKeyRow(*row, bool(revoked)) for *row, revoked in rows]
+        return [ApiKeyRow(name, role, secret, label, bool(revoked)) for name, role, secret, label, revoked in rows]
 
     def audit_rows(self) -> Iterable[AuditRow]:
         return (
