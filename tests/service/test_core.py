@@ -45,7 +45,8 @@ def test_a_person_is_counted_once(bench, trust):
     assert bench.service.runs["demo"].users == 2
 
 
-def test_what_is_released_is_what_the_library_releases(bench, seeded):
+@pytest.mark.usefixtures("seeded")
+def test_what_is_released_is_what_the_library_releases(bench):
     """The same users, the same noise: the bytes of a learner in one process."""
     run = bench.create(every=5, users=15)
     alone = live.made_learner(run.spec)
@@ -221,7 +222,7 @@ def test_a_person_who_reports_twice_loses_as_a_group(bench):
 
 
 @pytest.fixture
-def timed(folder, seeded):
+def timed(folder, seeded):  # noqa: ARG001
     clock = Clock()
     made = Bench(folder, clock=clock)
     made.clock = clock

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from confide.errors import ConfideError, InvalidParameter, StateError, StoreError, StreamExhausted
-from confide.service.documents import SigningKey, Statement, digest
+from confide.service.documents import ReleaseRow, SigningKey, Statement, digest
 from confide.service.keys import KeyFolder
 from confide.service.live import LiveRun, Signed, load, made_learner, signed_release
 from confide.service.manifest import certificate_of, manifest_of
 from confide.service.marks import Marks
 from confide.service.spec import RunSpec, write_spec
-from confide.service.store import OpenSum, ReleaseRow, RunRow, SigningKeyRow, Store, Taken, Transaction
+from confide.service.store import OpenSum, RunRow, SigningKeyRow, Store, Taken, Transaction
 
 log = logging.getLogger("confide.service")
 GROUP = 512  # reports in one transaction, at most
