@@ -149,6 +149,16 @@ def test_planning_sees_no_user_and_no_noise(module):
             assert f"{target}.{name}" not in PRIVATE_TYPES, f"{module}: {seen} imports {target}.{name}"
 
 
+def test_what_everybody_sees_of_a_service_is_a_function_of_manifest_and_releases():
+    """The page's public part can name neither the store nor the service, nor anything that holds people's data."""
+    for seen in ("confide.service.public_view", *reaches("confide.service.public_view")):
+        assert room(seen) in {*BASE, "service", "mechanisms"}, seen
+        if room(seen) == "service":
+            assert seen in {"confide.service", "confide.service.public_view", "confide.service.documents"}, seen
+        for target, name in imported(seen):
+            assert target not in PRIVATE_TYPES and f"{target}.{name}" not in PRIVATE_TYPES, f"{seen} imports {target}.{name}"
+
+
 @pytest.mark.parametrize("module", sorted(filter(is_private, MODULES)))
 def test_contributions_use_features_and_no_planner(module):
     for seen in (module, *reaches(module)):

@@ -25,6 +25,7 @@ from confide.cli import (
     results,
     run,
     serve,
+    service,
     verify,
 )
 from confide.cli.terminal import one_line, terminals
@@ -54,6 +55,7 @@ app.command("serve")(serve.serve)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(logs.app, name="logs")
 app.add_typer(plan.app, name="plan")
+app.add_typer(service.app, name="service")
 
 
 def _print_version(asked: bool) -> None:

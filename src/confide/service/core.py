@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from confide.errors import ConfideError, InvalidParameter, StateError, StoreError, StreamExhausted
-from confide.service.documents import SigningKey, Statement, digest
+from confide.service.documents import ReleaseRow, SigningKey, Statement, digest
 from confide.service.keys import KeyFolder
 from confide.service.live import LiveRun, Signed, load, made_learner, signed_release
 from confide.service.manifest import certificate_of, manifest_of
@@ -216,11 +216,10 @@ class Service:
         for name, mine in waiting.items():
             rest = mine
             while rest:
+                before = self.runs[name].generation
                 rest = self._settled(name, rest)
                 self.close_due()
-                if rest and (
-                    name in self._failed or self.runs[name].full
-                ):  # it could not be closed: they send the same bytes again later
+                if rest and self.runs[name].generation == before:  # it could not be closed: they send the same bytes again later
                     self._answer([(ticket, Answer("unavailable")) for ticket in rest])
                     rest = []
 
@@ -258,7 +257,8 @@ class Service:
         answers: list[Answer] = []
         episodes: list[Any] = []
         added, counted = 0, 0
-        room = run.size - run.users if run.spec.batch.rule == "count" and run.status == "open" else len(tickets)
+        counts = run.spec.batch.rule == "count" and run.status == "open" and run.size > 0
+        room = run.size - run.users if counts else len(tickets)
         for report, _ in tickets:
             if counted == room:  # full: the others are late, or of the next batch
                 break
@@ -298,10 +298,14 @@ class Service:
         self.store.forget()
         self.marks.write(run.name, release.generation, release.digest)
         self._fault("marked")
+        self._show(run, release)
+        self._plan(run)
+
+    def _show(self, run: LiveRun, release: ReleaseRow) -> None:
+        """From here on everybody can read it."""
         if run.exhausted:
             run.status = "finished"
         run.follow(release)
-        self._plan(run)
 
     # what operators do: each action is in the audit before it has an effect
 
@@ -361,8 +365,8 @@ def _admit(tx: Transaction, run: LiveRun, report: Report) -> tuple[str, Any]:
     taken = tx.taken(run.name, report.who)
     if any(place.nonce == report.nonce for place in taken):
         return "same", None
-    if run.status != "open":
-        return run.status, None
+    if run.status != "open" or run.size == 0:
+        return "finished" if run.size == 0 else run.status, None
     enrolled = run.spec.batch.rule == "deadline"
     places = [place for place in taken if place.nonce is None]
     if enrolled and not taken:

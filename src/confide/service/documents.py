@@ -6,7 +6,7 @@ the one before it, and the first one that of the manifest. The signature is abou
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from confide.errors import MissingExtra, SignatureError
@@ -44,6 +44,23 @@ class Statement:
     @property
     def digest(self) -> str:
         return digest(self.to_bytes())
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRow:
+    """A release and its signature. Public."""
+
+    run: str
+    generation: int
+    body: bytes = field(repr=False)
+    users: int  # that are in its batch
+    previous: str  # the digest of the statement before
+    digest: str  # of its own statement
+    signature: bytes
+    key: str
+
+    def statement(self, manifest: str) -> Statement:
+        return Statement("release", self.run, manifest, self.generation, digest(self.body), self.previous)
 
 
 class SigningKey:

@@ -4,8 +4,6 @@ import asyncio
 import base64
 import binascii
 import json
-import logging
-import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -17,55 +15,21 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from confide.errors import ConfideError, InvalidParameter
 from confide.service.access import MAY, Keyring, RateLimit, new_api_key, revoke_api_key
+from confide.service.answers import IMMUTABLE, NO_STORE, Guard, Problem, json_object, read_body, shown_release, signed, tagged
 from confide.service.core import Answer, Report, Service
-from confide.service.live import LiveRun, Signed
+from confide.service.documents import ReleaseRow
+from confide.service.live import LiveRun
 from confide.service.spec import parse_spec
-from confide.service.store import ApiKeyRow, ReleaseRow
+from confide.service.store import ApiKeyRow
 
-log = logging.getLogger("confide.service")
-TITLES = {
-    "invalid": "The request is not what this address takes",
-    "unauthorised": "An API key is needed",
-    "forbidden": "This API key may not do that",
-    "unknown": "There is nothing at this address",
-    "over-budget": "This person's budget over all runs is spent",
-    "not-enrolled": "This person is not enrolled in the open batch",
-    "another-report": "This person has sent another report already",
-    "late": "The report was planned with a release that is closed",
-    "finished": "The run takes no more reports",
-    "paused": "The run is paused",
-    "unavailable": "The service cannot write at the moment; send the same bytes again",
-    "too-large": "The body is too large",
-    "too-slow": "The body came too slowly",
-    "too-many": "Too many requests",
-    "internal": "An error that nobody foresaw; nothing is said about its cause",
-}
-IMMUTABLE = "public, max-age=31536000, immutable"
 Handler = Callable[[Request], Awaitable[Response]]
 _NONCE = range(16, 129)  # characters of an Idempotency-Key
-
-
-class Problem(Exception):
-    """An answer that is an error: RFC 9457."""
-
-    def __init__(self, status: int, kind: str, detail: str = "", *, retry: float | None = None) -> None:
-        super().__init__(kind)
-        self.status, self.kind, self.detail, self.retry = status, kind, detail, retry
-
-    def response(self) -> Response:
-        body = {"type": f"/problems/{self.kind}", "title": TITLES[self.kind], "status": self.status}
-        headers = {} if self.retry is None else {"Retry-After": str(max(1, math.ceil(self.retry)))}
-        if self.status == 401:
-            headers["WWW-Authenticate"] = "Bearer"
-        full = body | ({"detail": self.detail} if self.detail else {})
-        return JSONResponse(full, self.status, headers, media_type="application/problem+json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +106,13 @@ class Web:
     async def manifest(self, request: Request) -> Response:
         self._limit(self._reads, request, None)
         run = self._run(request)
-        return _signed(request, run.manifest, "application/json", IMMUTABLE, {"Confide-Run": run.name})
+        return signed(request, run.manifest, "application/json", IMMUTABLE, {"Confide-Run": run.name})
 
     async def certificate(self, request: Request) -> Response:
         self._limit(self._reads, request, None)
         run = self._run(request)
         tag = json.loads(run.manifest.body)["certificate"]
-        return _tagged(request, run.certificate, tag, "application/json", IMMUTABLE)
+        return tagged(request, run.certificate, tag, "application/json", IMMUTABLE)
 
     async def keys(self, request: Request) -> Response:
         """Of signatures: each is endorsed by one before it."""
@@ -163,7 +127,7 @@ class Web:
 
     async def release(self, request: Request) -> Response:
         self._limit(self._reads, request, None)
-        return _release(request, self._run(request).release, "no-cache")
+        return shown_release(request, self._run(request).release, "no-cache")
 
     async def old_release(self, request: Request) -> Response:
         self._limit(self._reads, request, None)
@@ -176,7 +140,7 @@ class Web:
             row = await run_in_threadpool(self.service.store.release, run.name, generation)
         if row is None:
             raise Problem(404, "unknown")
-        return _release(request, row, IMMUTABLE)
+        return shown_release(request, row, IMMUTABLE)
 
     async def round(self, request: Request) -> Response:
         self._limit(self._reads, request, None)
@@ -188,7 +152,7 @@ class Web:
             raise Problem(404, "unknown")
         if planned is None:
             raise Problem(503, "unavailable", "the round is being planned", retry=1)
-        return _signed(request, planned, "application/json", IMMUTABLE, {"Confide-Generation": str(generation)})
+        return signed(request, planned, "application/json", IMMUTABLE, {"Confide-Generation": str(generation)})
 
     async def index(self, request: Request) -> Response:
         """The runs that are served."""
@@ -243,10 +207,10 @@ class Web:
     async def _body(self, request: Request, run: LiveRun) -> dict[str, Any]:
         limit = self.limits.least_body + 40 * run.episode_size() + 14 * run.total.size
         try:
-            data = await asyncio.wait_for(_read(request, limit), self.limits.body_seconds)
+            data = await asyncio.wait_for(read_body(request, limit), self.limits.body_seconds)
         except TimeoutError:
             raise Problem(408, "too-slow") from None
-        return _json_object(data)
+        return json_object(data)
 
     # what operators do
 
@@ -266,7 +230,7 @@ class Web:
 
     async def enrol(self, request: Request) -> Response:
         actor, run = self.allow(request, "administer"), self._run(request)
-        given = _json_object(await _read(request, 2**24))
+        given = json_object(await read_body(request, 2**24))
         subjects, generation = given.get("subjects"), given.get("generation")
         fits = isinstance(subjects, list) and all(isinstance(each, str) and 1 <= len(each) <= 256 for each in subjects)
         if not fits or not isinstance(generation, int) or isinstance(generation, bool) or generation < 0:
@@ -277,7 +241,7 @@ class Web:
     async def create(self, request: Request) -> Response:
         """A run, from the TOML of its file."""
         actor = self.allow(request, "administer")
-        data = await _read(request, 2**16)
+        data = await read_body(request, 2**16)
         try:
             spec = parse_spec(data.decode())
         except (UnicodeDecodeError, InvalidParameter) as error:
@@ -287,7 +251,7 @@ class Web:
 
     async def new_key(self, request: Request) -> Response:
         actor = self.allow(request, "administer")
-        given = _json_object(await _read(request, 4096))
+        given = json_object(await read_body(request, 4096))
         made = await _done(new_api_key, self.service.store, given.get("role"), given.get("label", ""), actor.id)
         self.keyring.refresh()
         return JSONResponse({"key": made}, 201, headers=NO_STORE)
@@ -359,9 +323,6 @@ class Web:
         return endpoint
 
 
-NO_STORE = {"Cache-Control": "no-store"}
-
-
 def app(
     service: Service, limits: Limits | None = None, *, origins: tuple[str, ...] = (), more: tuple[Any, ...] = ()
 ) -> Starlette:
@@ -389,33 +350,6 @@ def app(
     return made
 
 
-class Guard:
-    """An error that nobody foresaw is answered in one sentence, and logged by its type alone: its text may hold somebody's data."""
-
-    def __init__(self, inner: ASGIApp) -> None:
-        self._inner = inner
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._inner(scope, receive, send)
-            return
-        begun = False
-
-        async def guarded(message: Message) -> None:
-            nonlocal begun
-            if message["type"] == "http.response.start":
-                begun = True
-                message["headers"] = [*message["headers"], (b"x-content-type-options", b"nosniff")]
-            await send(message)
-
-        try:
-            await self._inner(scope, receive, guarded)
-        except Exception as error:
-            log.error("internal error: %s", type(error).__name__)
-            if not begun:
-                await Problem(500, "internal").response()(scope, receive, guarded)
-
-
 async def _unknown(_: Request, __: Exception) -> Response:
     return Problem(404, "unknown").response()
 
@@ -430,33 +364,6 @@ async def _done(call: Callable[..., Any], *given: Any) -> Any:
         return await run_in_threadpool(call, *given)
     except ConfideError as error:
         raise Problem(400, "invalid", str(error)) from None
-
-
-async def _read(request: Request, limit: int) -> bytes:
-    """The body, if it is not larger than `limit`: no more than that is ever in memory."""
-    announced = request.headers.get("content-length", "0")
-    if not announced.isdecimal() or int(announced) > limit:
-        raise Problem(413, "too-large", f"at most {limit} bytes")
-    parts, size = [], 0
-    try:
-        async for part in request.stream():
-            size += len(part)
-            if size > limit:
-                raise Problem(413, "too-large", f"at most {limit} bytes")
-            parts.append(part)
-    except ClientDisconnect:
-        raise Problem(400, "invalid") from None
-    return b"".join(parts)
-
-
-def _json_object(data: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise Problem(400, "invalid", "the body must be a JSON object")
-    return found
 
 
 def _content(given: dict[str, Any], run: LiveRun) -> Any:
@@ -479,25 +386,3 @@ def _answered(answer: Answer) -> Response:
     retry = {"unavailable": 1.0, "paused": 60.0}.get(answer.outcome)
     detail = f"the current release is {answer.generation}" if answer.outcome == "late" else ""
     return Problem(answer.status, answer.outcome, detail, retry=retry).response()
-
-
-def _tagged(
-    request: Request, body: bytes, tag: str, media: str, cache: str, headers: Mapping[str, str] | None = None
-) -> Response:
-    """With an ETag; 304 for who has it already."""
-    full = {"ETag": f'"{tag}"', "Cache-Control": cache, **(headers or {})}
-    known = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
-    if f'"{tag}"' in known or "*" in known:
-        return Response(status_code=304, headers=full)
-    return Response(body, media_type=media, headers=full)
-
-
-def _signed(request: Request, document: Signed, media: str, cache: str, headers: Mapping[str, str]) -> Response:
-    signed = {"Confide-Digest": document.digest, "Confide-Signature": document.signature.hex(), "Confide-Key": document.key}
-    return _tagged(request, document.body, document.digest, media, cache, {**headers, **signed})
-
-
-def _release(request: Request, row: ReleaseRow, cache: str) -> Response:
-    headers = {"Confide-Run": row.run, "Confide-Generation": str(row.generation), "Confide-Previous": row.previous}
-    document = Signed(row.body, row.digest, row.signature, row.key)
-    return _signed(request, document, "application/octet-stream", cache, headers)

@@ -12,12 +12,12 @@ from confide.errors import InvalidParameter, StateError, StreamExhausted
 from confide.learning.learner import Learner
 from confide.mechanisms.sources import noise_source
 from confide.privacy.loss import GaussianDP, PureDP
-from confide.service.documents import SigningKey, Statement, digest
+from confide.service.documents import ReleaseRow, SigningKey, Statement, digest
 from confide.service.keys import KeyFolder
 from confide.service.marks import Marks
 from confide.service.round_document import round_document, shapes
 from confide.service.spec import RunSpec, parse_spec
-from confide.service.store import OpenSum, ReleaseRow, RunRow, Store
+from confide.service.store import OpenSum, RunRow, Store
 from confide.trajectory import collect
 
 Ints = npt.NDArray[np.int64]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from confide.errors import StateError, StoreError
 from confide.service.audit_chain import chained
-from confide.service.store import ApiKeyRow, AuditRow, OpenSum, ReleaseRow, RunRow, SigningKeyRow, Taken
+from confide.service.documents import ReleaseRow
+from confide.service.store import ApiKeyRow, AuditRow, OpenSum, RunRow, SigningKeyRow, Taken
 
 _APPLICATION = 0x63666473  # "cfds"
 _RELEASE = "run, generation, body, users, previous, digest, signature, key"
@@ -97,14 +98,21 @@ class SqliteStore:
         query = "SELECT generation, COUNT(*) FROM participant WHERE run = ? AND nonce IS NOT NULL GROUP BY generation"
         return dict(self._read(query, run))
 
+    def most_reports(self, run: str) -> int:
+        query = "SELECT COALESCE(MAX(slot) + 1, 0) FROM participant WHERE run = ? AND nonce IS NOT NULL"
+        return int(self._read(query, run)[0][0])
+
+    def largest_account(self) -> float:
+        return float(self._read("SELECT COALESCE(MAX(spent), 0) FROM account")[0][0])
+
     def signing_keys(self) -> list[SigningKeyRow]:
         """In the order in which they were made: each is endorsed by one before it."""
         rows = self._read("SELECT id, public, endorsed_by, endorsement, retired FROM signing_key ORDER BY rowid")
-        return [SigningKeyRow(*row, bool(retired)) for *row, retired in rows]
+        return [SigningKeyRow(name, public, by, how, bool(retired)) for name, public, by, how, retired in rows]
 
     def api_keys(self) -> list[ApiKeyRow]:
         rows = self._read("SELECT id, role, secret, label, revoked FROM api_key ORDER BY id")
-        return [ApiKeyRow(*row, bool(revoked)) for *row, revoked in rows]
+        return [ApiKeyRow(name, role, secret, label, bool(revoked)) for name, role, secret, label, revoked in rows]
 
     def audit_rows(self) -> Iterable[AuditRow]:
         return (

@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from confide.service.documents import ReleaseRow
+
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
@@ -19,20 +21,6 @@ class RunRow:
     status: str  # open | paused | finished
     generation: int
     state: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseRow:
-    """A release and its signature. Public, with its users."""
-
-    run: str
-    generation: int
-    body: bytes = field(repr=False)
-    users: int  # that are in it
-    previous: str  # the digest of the statement before
-    digest: str  # of its own statement
-    signature: bytes
-    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +106,12 @@ class Store(Protocol):
     def open_sum(self, run: str) -> OpenSum: ...
     def participants(self, run: str) -> dict[int, int]:
         """How many people have reported, by generation."""
+
+    def most_reports(self, run: str) -> int:
+        """Of one person."""
+
+    def largest_account(self) -> float:
+        """Of one person, in mu^2."""
 
     def signing_keys(self) -> list[SigningKeyRow]: ...
     def api_keys(self) -> list[ApiKeyRow]: ...
