@@ -226,12 +226,10 @@ class Device:
 
     def _body(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> bytes:
         assert self.round is not None and self.manifest is not None
-        made: dict[str, Any] = {"subject": self._subject, "generation": self.round.generation}
-        if self.manifest["promise"]["trust"] == "local":
-            made["message"] = base64.b64encode(self._message(states, actions, rewards)).decode()
-        else:
-            made["trajectory"] = {"states": _plain(states), "actions": _plain(actions), "rewards": _plain(rewards)}
-        return canonical(made)
+        if self.manifest["promise"]["trust"] != "local":
+            return joint_body(self.round.generation, self._subject, (states, actions, rewards))
+        message = base64.b64encode(self._message(states, actions, rewards)).decode()
+        return canonical({"subject": self._subject, "generation": self.round.generation, "message": message})
 
     def _message(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> bytes:
         """With noise that keeps what this person accepts, or none is sent."""
@@ -308,6 +306,12 @@ def _kind(answer: Response) -> str:
         return str(json.loads(answer.body)["type"]).rsplit("/", 1)[-1]
     except (ValueError, KeyError, TypeError):
         return "no reason given"
+
+
+def joint_body(generation: int, subject: str, episode: Sequence[Any]) -> bytes:
+    """A report of a joint run: the episode itself."""
+    trajectory = dict(zip(("states", "actions", "rewards"), map(_plain, episode), strict=True))
+    return canonical({"subject": subject, "generation": generation, "trajectory": trajectory})
 
 
 def _plain(part: Any) -> Any:
