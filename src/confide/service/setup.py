@@ -30,13 +30,12 @@ class Opened:
 
 def open_service(folder: ServiceFolder, specs: Sequence[RunSpec]) -> Opened:
     """The service in a folder with these runs. What is missing is made: the folder, its keys, API keys for an admin and for devices."""
-    new = not folder.exists()
-    if new:
+    if not folder.exists():
         folder.init()
     service = folder.open()
     for spec in specs:
         service.create(spec)
-    roles = ("admin", "device") if new else ()
+    roles = () if service.store.api_keys() else ("admin", "device")
     return Opened(service, {role: new_api_key(service.store, role, "first start", "command line") for role in roles})
 
 

@@ -74,6 +74,7 @@ class RunSpec:
         text("title", self.title)
         choice("trust", self.trust, ("joint", "local"))
         choice("noise", self.noise, ("secure", "fast"))
+        _ = self.privacy  # checks epsilon, delta and the relation
         whole("users", self.users, at_least=1), whole("seed", self.seed, at_least=0)
         whole("reports_per_person", self.reports_per_person, at_least=1)
         if self.batch.rule == "deadline" and self.reports_per_person != 1:

@@ -91,8 +91,10 @@ class SqliteStore:
         return (ReleaseRow(*row) for row in self._read(f"SELECT {_RELEASE} FROM release WHERE run = ? ORDER BY generation", run))
 
     def open_sum(self, run: str) -> OpenSum:
-        ((generation, users, total),) = self._read("SELECT generation, users, total FROM open_sum WHERE run = ?", run)
-        return OpenSum(generation, users, total)
+        found = self._read("SELECT generation, users, total FROM open_sum WHERE run = ?", run)
+        if len(found) != 1:
+            raise StoreError(f"run {run} has {len(found)} open sums: the database is damaged")
+        return OpenSum(*found[0])
 
     def participants(self, run: str) -> dict[int, int]:
         query = "SELECT generation, COUNT(*) FROM participant WHERE run = ? AND nonce IS NOT NULL GROUP BY generation"
@@ -228,6 +230,8 @@ def _as_store_error() -> Iterator[None]:
     """What SQLite and the disk say, without values: an error text is read by operators."""
     try:
         yield
+    except UnicodeDecodeError:
+        raise StoreError("the database failed: a text in it is damaged") from None
     except sqlite3.Error as error:
         raise StoreError(f"the database failed: {getattr(error, 'sqlite_errorname', type(error).__name__)}") from None
     except OSError as error:

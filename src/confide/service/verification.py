@@ -47,6 +47,8 @@ def _checked(about, check) -> Found:  # type: ignore[no-untyped-def]
         return Found(about, True, check())
     except ConfideError as error:
         return Found(about, False, str(error))
+    except Exception as error:  # somebody has changed what the service wrote: its text may be anything
+        return Found(about, False, f"damaged ({type(error).__name__})")
 
 
 def _must(holds: bool, otherwise: str) -> None:
