@@ -73,9 +73,7 @@ export class Device {
   /** Verify the manifest, its promise and the current release; the round after it. */
   async join(): Promise<Round> {
     const manifest = this.manifest ?? (await this.readManifest());
-    const release = await this.get("release");
-    const generation = await this.checkRelease(release);
-    const answer = await this.get(`round/${generation}`);
+    const [release, generation, answer] = await this.current();
     await this.check(answer, await this.about("round", generation, answer.body, header(release, "digest")));
     const document = json(answer) as RoundDocument;
     if (manifest.promise.trust === "local" && document.channel === undefined) {
@@ -84,6 +82,19 @@ export class Device {
     const { which } = await this.kept();
     this.round = { generation, policy: drawnPolicy(document, BigInt(which)), document };
     return this.round;
+  }
+
+  /** The newest release and the round after it; a batch may close between the two. */
+  private async current(): Promise<[Answer, number, Answer]> {
+    for (let tried = 1; ; tried++) {
+      const release = await this.get("release");
+      const generation = await this.checkRelease(release);
+      try {
+        return [release, generation, await this.get(`round/${generation}`)];
+      } catch (error) {
+        if (!(error instanceof ServiceRefused && error.status === 410) || tried === 3) throw error;
+      }
+    }
   }
 
   private async readManifest(): Promise<Manifest> {

@@ -336,6 +336,7 @@ def app(
         "Confide-Signature",
         "Confide-Key",
         "ETag",
+        "Retry-After",
     ]
     middleware = [Middleware(Guard)]
     if origins:
