@@ -61,6 +61,7 @@ export class Device {
   private readonly base: string;
   private readonly take: Take;
   private readonly options: DeviceOptions;
+  private sending: Promise<Outcome | null> | null = null;
 
   constructor(options: DeviceOptions) {
     this.options = options;
@@ -185,7 +186,12 @@ export class Device {
   }
 
   /** Send the stored report again, the same bytes; null if none waits. Needs no `join`. */
-  async resume(): Promise<Outcome | null> {
+  resume(): Promise<Outcome | null> {
+    this.sending ??= this.send().finally(() => (this.sending = null));
+    return this.sending;
+  }
+
+  private async send(): Promise<Outcome | null> {
     const { sent, nonce, outcome } = await this.kept();
     if (outcome === "late") throw new LateReport("the release that the report was planned with is closed: it was not counted");
     if (sent === undefined || nonce === undefined) return null;
@@ -248,7 +254,7 @@ export class Device {
 
   /** The same bytes again, later and later, and never before `Retry-After`. */
   private async retried(method: string, path: string, headers: Record<string, string>, body: Uint8Array<ArrayBuffer> | undefined): Promise<Answer> {
-    const sleep = this.options.sleep ?? ((milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds)));
+    const sleep = this.options.sleep ?? pause;
     for (let tried = 0; ; tried++) {
       let asked = 0;
       try {
@@ -274,6 +280,20 @@ export class Device {
     });
     return { status: answer.status, headers: answer.headers, body: new Uint8Array(await answer.arrayBuffer()) };
   }
+}
+
+/** Until the time is over, or until a browser is online again. */
+function pause(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(done, milliseconds);
+    const target = globalThis as Partial<Pick<Window, "addEventListener" | "removeEventListener">>;
+    target.addEventListener?.("online", done);
+    function done(): void {
+      clearTimeout(timer);
+      target.removeEventListener?.("online", done);
+      resolve();
+    }
+  });
 }
 
 function header(answer: Answer, name: string): string {

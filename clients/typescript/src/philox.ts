@@ -8,7 +8,7 @@ const W1 = [0xbb67ae85, 0x84caa73b] as const;
 const product = new Uint32Array(4); // of two numbers of 64 bits, the lowest 32 bits first
 
 /** The 64-bit outputs of so many blocks of four, from `counter` on, as pairs (low, high) of 32 bits. */
-export function philox(key: Uint8Array, counter: number, blocks: number): Uint32Array {
+export function philox(key: Uint8Array, counter: number, blocks: number): Uint32Array<ArrayBuffer> {
   const words = new DataView(key.buffer, key.byteOffset, 16);
   const found = new Uint32Array(8 * blocks);
   const c = new Uint32Array(8);
@@ -44,17 +44,22 @@ function rounds(c: Uint32Array, k0: number, k0High: number, k1: number, k1High: 
   }
 }
 
-/** 64 times 64 bits, into `product`. */
+/** 64 times 64 bits, into `product`. A sum has a carry if it is below one of its terms. */
 function multiply(aHigh: number, aLow: number, bHigh: number, bLow: number): void {
-  const lowHigh = high(aLow, bLow);
   const cross = low(aLow, bHigh);
   const other = low(aHigh, bLow);
-  const second = lowHigh + cross + other; // below 2^34: exact
-  const third = high(aLow, bHigh) + high(aHigh, bLow) + low(aHigh, bHigh) + Math.floor(second / 2 ** 32);
+  const first = (high(aLow, bLow) + cross) >>> 0;
+  const second = (first + other) >>> 0;
+  const carried = (first < cross ? 1 : 0) + (second < other ? 1 : 0);
+  const right = high(aHigh, bLow);
+  const top = low(aHigh, bHigh);
+  const third = (high(aLow, bHigh) + right) >>> 0;
+  const fourth = (third + top) >>> 0;
+  const fifth = (fourth + carried) >>> 0;
   product[0] = low(aLow, bLow);
-  product[1] = second % 2 ** 32;
-  product[2] = third % 2 ** 32;
-  product[3] = high(aHigh, bHigh) + Math.floor(third / 2 ** 32);
+  product[1] = second;
+  product[2] = fifth;
+  product[3] = high(aHigh, bHigh) + (third < right ? 1 : 0) + (fourth < top ? 1 : 0) + (fifth < carried ? 1 : 0);
 }
 
 function low(a: number, b: number): number {
@@ -67,7 +72,7 @@ function high(a: number, b: number): number {
   const aHigh = a >>> 16;
   const bLow = b & 0xffff;
   const bHigh = b >>> 16;
-  const middle = aHigh * bLow + ((aLow * bLow) >>> 16); // below 2^32
-  const other = aLow * bHigh + (middle & 0xffff);
-  return aHigh * bHigh + Math.floor(middle / 65536) + Math.floor(other / 65536);
+  const middle = (Math.imul(aHigh, bLow) + (Math.imul(aLow, bLow) >>> 16)) >>> 0;
+  const other = (Math.imul(aLow, bHigh) + (middle & 0xffff)) >>> 0;
+  return (Math.imul(aHigh, bHigh) + (middle >>> 16) + (other >>> 16)) >>> 0;
 }

@@ -7,6 +7,7 @@ import { philox } from "./philox.js";
 const COIN = 1n << 128n;
 const COORDINATES = 2 ** 14;
 const VECTORS = 1024;
+const AT_ONCE = 2 ** 12; // random numbers in memory
 
 export interface CodebookNoise {
   distribution: "codebook";
@@ -102,12 +103,15 @@ export function codebookProducts(noise: CodebookNoise, values: Float64Array, non
   unit[size] = Math.sqrt(Math.max(0, 1 - square));
   const half = width / 2;
   const products = new Float64Array(noise.vectors);
+  const rows = Math.max(1, Math.floor(AT_ONCE / width));
+  let raw = new Uint32Array(0);
   for (let row = 0; row < noise.vectors; row++) {
-    const raw = philox(nonce, (row * width) / 8, width / 8);
+    if (row % rows === 0) raw = philox(nonce, (row * width) / 8, (rows * width) / 8);
+    const at = (row % rows) * width;
     let product = 0;
     for (let i = 0; i < half; i++) {
-      const length = Math.sqrt(-2 * Math.log(((raw[i]! >>> 8) + 1) * 2 ** -24));
-      const angle = (raw[half + i]! >>> 8) * 2 ** -23 * Math.PI;
+      const length = Math.sqrt(-2 * Math.log(((raw[at + i]! >>> 8) + 1) * 2 ** -24));
+      const angle = (raw[at + half + i]! >>> 8) * 2 ** -23 * Math.PI;
       product += length * (Math.cos(angle) * unit[i]! + Math.sin(angle) * unit[half + i]!);
     }
     products[row] = product;
