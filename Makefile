@@ -67,4 +67,4 @@ $(READY): pyproject.toml constraints.txt
 
 # Without npm the tests that need it are skipped, or fail in CI.
 $(TOOLS): $(CLIENT)/package.json $(CLIENT)/package-lock.json
-	if command -v npm >/dev/null; then npm ci --prefix $(CLIENT) --silent --no-progress && touch $@; fi
+	if command -v npm >/dev/null; then npm ci --prefix $(CLIENT) --loglevel=error --no-progress && touch $@; fi
