@@ -5,6 +5,7 @@ import base64
 import functools
 import http.server
 import json
+import subprocess
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -256,6 +257,22 @@ def test_offline_and_retry(visit):
     one.says("was counted")
     assert one.counted() == before + 1
     assert len(set(one.posts)) == 1 < len(one.posts)
+
+
+@pytest.mark.process
+def test_the_example_for_node(npx, service, tmp_path):
+    """The one of the README: it reports, and a second time it has nothing to send."""
+    live, url, key = service
+    source = (CLIENTS / "typescript" / "example" / "node.ts").read_text()
+    assert source in (CLIENTS / "typescript" / "README.md").read_text()
+    older = "--banner:js=import { webcrypto } from 'node:crypto'; globalThis.crypto ??= webcrypto;"  # Node 18 has no global name for it
+    options = ("--bundle", "--platform=node", "--format=esm", "--log-level=error", older, f"--outfile={tmp_path}/node.mjs")
+    npx("esbuild", "example/node.ts", *options)
+    before, command = live.runs["local"].users, ["node", "node.mjs", url, "local", "a person in Node", key]
+    for outcome in ("counted", "same"):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == outcome
+    assert live.runs["local"].users == before + 1
 
 
 def test_a_promise_that_is_too_weak_is_said(visit):
