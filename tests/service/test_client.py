@@ -184,15 +184,24 @@ def test_what_the_service_refuses_is_said(folder):
 # the device's arithmetic
 
 
-@pytest.mark.parametrize("agent", ["likelihood-vi", "questions-vi"])
-def test_contributions_from_tables_are_those_of_the_learner(bench, agent):
-    batch = {} if agent == "likelihood-vi" else {"users": 20_000}
-    run = bench.create(agent=agent, trust="local", **({"every": None} | batch if agent == "questions-vi" else {}))
+@pytest.mark.parametrize(
+    ("agent", "problem", "more"),
+    [
+        ("likelihood-vi", "lock", {}),
+        ("questions-vi", "lock", {"every": None, "users": 20_000}),
+        ("questions-vi", "lock-rewards", {"every": None, "users": 20_000}),
+        ("tabular-psrl", "riverswim", {}),
+        ("tabular-psrl", "riverswim-stage", {}),
+        ("tabular-psrl", "gym:FrozenLake-v1", {"horizon": 20}),
+    ],
+)
+def test_contributions_from_tables_are_those_of_the_learner(bench, agent, problem, more):
+    run = bench.create(agent=agent, problem=problem, trust="local", **more)
     document = json.loads(run.round.body)
-    rng = np.random.default_rng(0)
+    rng, world = np.random.default_rng(0), run.spec.world()
     episodes = []
     for _ in range(20):
-        played = WORLD.sample(run.learner.assign().policy, 1, rng)
+        played = world.sample(run.learner.assign().policy, 1, rng)
         episodes.append([part[0].tolist() for part in (played.states, played.actions, played.rewards)])
     episodes += [
         ([0.5, "x", 2], [0, 1], [0.1]),
@@ -201,7 +210,7 @@ def test_contributions_from_tables_are_those_of_the_learner(bench, agent):
         ([True, 1, 2], [0, 1], [2.0, 3.0]),
     ]
     for episode in episodes:
-        users = collect([episode], 5)
+        users = collect([episode], world.horizon)
         expected = run.learner.current_round().statistic.contribution(users).steps
         np.testing.assert_array_equal(contribution(document["statistic"], document["channel"], episode), expected)
 
