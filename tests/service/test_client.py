@@ -16,7 +16,7 @@ from confide.policy import ContextPolicy, LinearPolicy, RandomPolicy, Stochastic
 from confide.privatizers import Message
 from confide.service.client import Accepts, ServiceRefused, act
 from confide.service.crowd import Crowd
-from confide.service.episodes import contribution, message_bytes
+from confide.service.episodes import contribution, message_bytes, sensitivity
 from confide.service.round_document import plain_channel, plain_policy
 from confide.trajectory import collect
 
@@ -239,6 +239,29 @@ def test_a_server_cannot_raise_the_epsilon_of_a_message(folder):
         one.round = replace(one.round, document=document)
         with pytest.raises(PromiseBroken, match="epsilon=40"):
             one.report(*play(one, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize(("agent", "problem"), [("likelihood-vi", "lock"), ("tabular-psrl", "riverswim")])
+def test_gaussian_noise_is_of_the_sensitivity_that_the_device_computes(folder, agent, problem):
+    """A run for clients that draw numbers; the noise is not weaker than what the tables need, up to the rounding that the server adds."""
+    made = spec(agent=agent, problem=problem, trust="local", local_noise="gaussian")
+    with serving(folder, made) as http:
+        run = http.service.runs["demo"]
+        channel, statistic = (json.loads(run.round.body)[name] for name in ("channel", "statistic"))
+        found, stated = sensitivity(statistic, channel["grid"])[0], channel["noise"]["sensitivity"]
+        assert stated * (1 - 1e-5) <= found <= stated
+        one = device(http, "ann", trust="local")
+        one.join()
+        world, rng = made.world(), np.random.default_rng(0)
+        episode = world.sample(TabularPolicy(np.array(one.round.policy["actions"]), one.round.policy["choices"]), 1, rng)
+        assert one.report(episode.states[0], episode.actions[0], episode.rewards[0]) == "counted"
+        weak = json.loads(json.dumps(one.round.document))
+        weak["channel"]["noise"]["scale"] *= 0.9
+        other = device(http, "bob", trust="local")
+        other.join()
+        other.round = replace(other.round, document=weak)
+        with pytest.raises(PromiseBroken, match="noise gives epsilon="):
+            other.report([0], [0], [0.0])
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ _HEADER = struct.Struct(">4sBBQ16s8sI")
 _MAGIC, _VERSION = b"cfdm", 2
 _KINDS = ("numbers", "index")
 _MOST = 2**50
+_PAIRS = 4000  # rows of a table: up to here all pairs are measured
 BUDGET, SHIFT, FINE, PART = 2**40, 2**8, 2**20, 2**8  # as in confide/tables/_contribution_kernels.py
 
 
@@ -105,6 +106,25 @@ def _index(value: Any) -> int:
 
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, bool | int | float | np.number) else float("nan")
+
+
+def sensitivity(statistic: Mapping[str, Any], grid: float) -> tuple[float, float]:
+    """How far apart the contributions of two people can be, in L2 and in L1, for these tables: a device relies on nobody else for it."""
+    if statistic["kind"] == "budget":
+        steps, part = int(statistic["steps"]), int(statistic["balance"]) / PART
+        return math.sqrt(2) * math.hypot(1.0, part), 2 * (1 + part) * math.sqrt(min(steps, len(statistic["costs"])))
+    if statistic["kind"] != "transitions":
+        raise InvalidParameter(
+            "this client knows no sensitivity of what this run's users contribute: use confide.agents.LocalClient"
+        )
+    table, steps = np.asarray(statistic["table"], dtype=np.float64), int(statistic["steps"])
+    rows = np.unique(np.vstack([table.reshape(-1, table.shape[-1]), np.zeros(table.shape[-1])]), axis=0) * grid
+    if len(rows) > _PAIRS:
+        apart, apart_l1 = 2 * np.linalg.norm(rows, axis=1).max(), 2 * np.abs(rows).sum(axis=1).max()
+    else:
+        apart = max(float(np.linalg.norm(rows - row, axis=1).max()) for row in rows)
+        apart_l1 = max(float(np.abs(rows - row).sum(axis=1).max()) for row in rows)
+    return math.sqrt(steps) * float(apart), steps * float(apart_l1)
 
 
 def message_bytes(generation: int, nonce: bytes, channel: bytes, kind: str, values: Sequence[float]) -> bytes:
