@@ -27,8 +27,8 @@ from confide.service.crowd import Shared, plain_policy
 from confide.service.folder import ServiceFolder
 from confide.service.verification import verify_store
 
-PORT, USERS, EVERY, IN_FLIGHT = 18741, 6000, 1000, 2000
-ASKED = {"joint": confide.JointDP(1.0, 1e-5), "local": confide.LocalDP(8.0)}
+PORT, USERS, EVERY, IN_FLIGHT = 18741, 4000, 1000, 2000
+ASKED = {"joint": confide.JointDP(0.2, 1e-5), "local": confide.LocalDP(3.0)}
 WORLD = confide.problems.lock(0)
 
 
