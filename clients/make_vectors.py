@@ -8,6 +8,7 @@ The vectors here are chosen so that no rounding decides: see `_check_stable`.
 import base64
 import hashlib
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from confide.privacy.accounting import gaussian_delta
 from confide.service.client import joint_body
 from confide.service.documents import SigningKey, Statement
 from confide.service.episodes import contribution
-from confide.service.messages import message
+from confide.service.messages import mechanism_of, message
 
 PATH = Path(__file__).parent / "vectors.json"
 GRID = 2.0**-23
@@ -90,7 +91,8 @@ CASES = {  # channel, statistic, episode
 def _message(name: str, channel: dict, statistic: dict, episode: dict) -> dict:
     stream, generation = Stream(name), len(name)
     steps = contribution(statistic, channel, tuple(episode.values()))
-    sent = message(channel, steps, generation, ExactSource(stream.take))
+    mechanism = mechanism_of(channel, statistic, math.inf, 0.0)  # these channels are of no run
+    sent = message(channel, mechanism, steps, generation, ExactSource(stream.take))
     if channel["noise"]["distribution"] == "codebook":
         _check_stable(channel, steps * channel["grid"], sent[14:30])
     given = {"channel": channel, "statistic": statistic, "episode": episode, "generation": generation}

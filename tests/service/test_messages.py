@@ -7,8 +7,9 @@ from service_bench import spec
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.mechanisms.exact import ExactSource
 from confide.privatizers.message import Message
+from confide.service.episodes import sensitivity
 from confide.service.live import made_learner
-from confide.service.messages import check_noise, message, reach
+from confide.service.messages import mechanism_of, message
 from confide.service.round_document import plain_channel
 
 
@@ -24,26 +25,22 @@ def test_additive_noise_of_a_run(epsilon, delta, distribution):
     learner = learner_of(epsilon, delta)
     channel, statistic = plain_channel(learner.channel()), learner.current_round().statistic.plain()
     assert channel["noise"]["distribution"] == distribution
-    check_noise(channel, statistic, epsilon, delta)
+    mechanism = mechanism_of(channel, statistic, epsilon, delta)
     with pytest.raises(PromiseBroken):
-        check_noise(channel, statistic, 0.8 * epsilon, delta)
+        mechanism_of(channel, statistic, 0.8 * epsilon, delta)
     zero = np.zeros(channel["size"], dtype=np.int64)
-    sent = [message(channel, zero, 0, ExactSource(np.random.default_rng(seed).bytes)) for seed in range(300)]
+    sent = [message(channel, mechanism, zero, 0, ExactSource(np.random.default_rng(seed).bytes)) for seed in range(300)]
     noise = np.array([Message.from_bytes(each).values for each in sent])
     assert np.std(noise) == pytest.approx(learner.channel().noise.std, rel=0.07)
     assert np.std(0.8 * noise) != pytest.approx(learner.channel().noise.std, rel=0.07)
     np.testing.assert_array_equal(learner.decoded(sent[0]), np.rint(noise[0] / channel["grid"]))
 
 
-def test_reach_is_that_of_the_worst_two_episodes():
+def test_sensitivity_is_that_of_the_worst_two_episodes():
     table = np.zeros((1, 1, 3, 2), dtype=int)
     table[0, 0, 1], table[0, 0, 2] = (3, 0), (0, 4)
-    transitions = {"kind": "transitions", "steps": 4, "table": table.tolist()}
-    assert reach(transitions, 0.5, 2) == 0.5 * 5 * 2
-    assert reach(transitions, 0.5, 1) == 0.5 * 7 * 4
-    answers = {"kind": "answers", "steps": [0, 0], "signs": np.ones((2, 1, 1, 1)).tolist(), "rewards": [False, False]}
-    assert reach(answers, 2.0**-20, 1) == 2.0
-    assert reach(answers, 2.0**-20, 2) == pytest.approx(2.0**0.5)
+    l2, l1 = sensitivity({"kind": "transitions", "steps": 4, "table": table.tolist()}, 0.5)
+    assert (l2, l1) == (0.5 * 5 * 2, 0.5 * 7 * 4)
 
 
 @pytest.fixture
@@ -57,11 +54,10 @@ def test_a_server_cannot_make_the_noise_worth_less(gaussian):
     channel, statistic = gaussian
     larger = statistic | {"table": (2 * np.array(statistic["table"])).tolist()}
     with pytest.raises(PromiseBroken):
-        check_noise(channel, larger, 60.0, 1e-5)
+        mechanism_of(channel, larger, 60.0, 1e-5)
     with pytest.raises(PromiseBroken):
-        check_noise(channel | {"noise": channel["noise"] | {"scale": channel["noise"]["scale"] / 2}}, statistic, 60.0, 1e-5)
-    for step in (None, 2 * channel["grid"]):
-        with pytest.raises(InvalidParameter, match="LocalClient"):
-            check_noise(channel | {"noise": channel["noise"] | {"step": step}}, statistic, 60.0, 1e-5)
+        mechanism_of(channel | {"noise": channel["noise"] | {"scale": channel["noise"]["scale"] / 2}}, statistic, 60.0, 1e-5)
+    with pytest.raises(InvalidParameter, match="lattice"):
+        mechanism_of(channel | {"noise": channel["noise"] | {"step": 2 * channel["grid"]}}, statistic, 60.0, 1e-5)
     with pytest.raises(InvalidParameter, match="no cube noise"):
-        check_noise(channel | {"noise": {"distribution": "cube"}}, statistic, 60.0, 1e-5)
+        mechanism_of(channel | {"noise": {"distribution": "cube"}}, statistic, 60.0, 1e-5)

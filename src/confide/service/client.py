@@ -25,7 +25,7 @@ from confide.mechanisms.exact import ExactSource
 from confide.mechanisms.sources import FastSource, NoiseSource
 from confide.service.documents import Statement, canonical, check_chain, check_signature, digest
 from confide.service.episodes import contribution
-from confide.service.messages import check_noise, message
+from confide.service.messages import mechanism_of, message
 
 _TRIES = 8
 _RETRY = (408, 429, 500, 502, 503, 504)
@@ -237,9 +237,9 @@ class Device:
         channel, statistic = self.round.document["channel"], self.round.document["statistic"]
         if channel["source"] != self._source.name:
             raise PromiseBroken(f"the run wants {channel['source']} noise, and this device has {self._source.name}")
-        check_noise(channel, statistic, self._accepts.epsilon, self._accepts.delta)
+        mechanism = mechanism_of(channel, statistic, self._accepts.epsilon, self._accepts.delta)
         steps = contribution(statistic, channel, (states, actions, rewards))
-        return message(channel, steps, self.round.generation, self._source)
+        return message(channel, mechanism, steps, self.round.generation, self._source)
 
     # sending
 

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from confide.errors import ConfideError, InvalidParameter
+from confide.errors import ConfideError, InvalidParameter, StoreError
 from confide.service.access import MAY, Keyring, RateLimit, new_api_key, revoke_api_key
 from confide.service.answers import IMMUTABLE, NO_STORE, Guard, Problem, json_object, read_body, shown_release, signed, tagged
 from confide.service.core import Answer, Report, Service
@@ -193,21 +193,24 @@ class Web:
         subject, step, state = given.get("subject"), given.get("step"), given.get("state")
         if not isinstance(subject, str) or not isinstance(step, int) or isinstance(step, bool):
             raise Problem(400, "invalid", "subject must be a text, and step a whole number")
+        if run.served is None:
+            raise Problem(503, "unavailable", "the round is being planned", retry=1)
+        generation, served = run.served
         try:
-            number = run.pseudonyms.number(subject, run.generation)
-            policy: Any = run.learner.current_round().drawn(number)
+            policy: Any = served.drawn(run.pseudonyms.number(subject, generation))
             chosen = policy.act(
                 step, state if isinstance(state, int) else np.asarray(state, dtype=float), np.random.default_rng()
             )
         except (IndexError, TypeError, ValueError, ConfideError):
             raise Problem(400, "invalid", "there is no such step or state") from None
         action = chosen.tolist() if isinstance(chosen, np.ndarray) else chosen
-        return JSONResponse({"action": action, "generation": run.generation}, headers={"Cache-Control": "no-store"})
+        return JSONResponse({"action": action, "generation": generation}, headers=NO_STORE)
 
     async def _body(self, request: Request, run: LiveRun) -> dict[str, Any]:
         limit = self.limits.least_body + 40 * run.episode_size() + 14 * run.total.size
         try:
-            data = await asyncio.wait_for(read_body(request, limit), self.limits.body_seconds)
+            async with asyncio.timeout(self.limits.body_seconds):
+                data = await read_body(request, limit)
         except TimeoutError:
             raise Problem(408, "too-slow") from None
         return json_object(data)
@@ -316,6 +319,8 @@ class Web:
         async def endpoint(request: Request) -> Response:
             try:
                 return await handler(request)
+            except StoreError:
+                return Problem(503, "unavailable", retry=1).response()
             except Problem as problem:
                 self.refused[problem.kind] = self.refused.get(problem.kind, 0) + 1
                 return problem.response()
@@ -363,6 +368,8 @@ async def _done(call: Callable[..., Any], *given: Any) -> Any:
     """In a thread of its own; what confide refuses is a 400 with its text, which is about public parameters."""
     try:
         return await run_in_threadpool(call, *given)
+    except StoreError:
+        raise
     except ConfideError as error:
         raise Problem(400, "invalid", str(error)) from None
 
@@ -383,7 +390,8 @@ def _content(given: dict[str, Any], run: LiveRun) -> Any:
 
 def _answered(answer: Answer) -> Response:
     if answer.status < 300:
-        return JSONResponse({"outcome": answer.outcome, "generation": answer.generation}, answer.status, NO_STORE)
+        body = f'{{"outcome":"{answer.outcome}","generation":{answer.generation}}}'
+        return Response(body, answer.status, NO_STORE, media_type="application/json")
     retry = {"unavailable": 1.0, "paused": 60.0}.get(answer.outcome)
     detail = f"the current release is {answer.generation}" if answer.outcome == "late" else ""
     return Problem(answer.status, answer.outcome, detail, retry=retry).response()

@@ -5,72 +5,59 @@ is not: this device computes from the tables how far apart two people's contribu
 `clients/typescript` does the same, and makes the same bytes from the same random bytes.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from confide.errors import InvalidParameter, PromiseBroken
+from confide.mechanisms.additive import AdditiveNoise
 from confide.mechanisms.codebook import Codebook, SignReport
 from confide.mechanisms.sources import NoiseSource
-from confide.privacy.accounting import gaussian_delta
-from confide.service.episodes import Ints, message_bytes
+from confide.service.episodes import Ints, message_bytes, sensitivity
 
-_ROUNDING = 1e-6  # of a delta, relative: two machines' error functions
+Mechanism = Codebook | SignReport | AdditiveNoise
+_ROUNDING = 1e-9  # of an epsilon, relative
 
 
-def message(channel: Mapping[str, Any], steps: Ints, generation: int, source: NoiseSource) -> bytes:
+def message(channel: Mapping[str, Any], mechanism: Mechanism, steps: Ints, generation: int, source: NoiseSource) -> bytes:
     """What is sent for a contribution, in whole steps of the grid. Of the random bytes the nonce takes the first 16."""
+    values = np.multiply(steps, float(channel["grid"]), dtype=np.float64)
     nonce = source.token(16)
-    noise, named = channel["noise"], bytes.fromhex(channel["id"])
-    if channel["kind"] == "index":
-        index = _report(channel).draw(steps * channel["grid"], nonce, source)
-        return message_bytes(generation, nonce, named, "index", [float(index)])
-    draw = {"gaussian": source.gaussian, "laplace": source.laplace}[noise["distribution"]]
-    sent = (steps + draw(noise["scale"] / noise["step"], steps.shape)) * noise["step"]
-    return message_bytes(generation, nonce, named, "numbers", sent.tolist())
+    if isinstance(mechanism, AdditiveNoise):
+        kind, sent = "numbers", mechanism.add(mechanism.to_lattice(values)[None], source)[0].tolist()
+    else:
+        kind, sent = "index", [float(mechanism.draw(values, nonce, source))]
+    return message_bytes(generation, nonce, bytes.fromhex(channel["id"]), kind, sent)
 
 
-def check_noise(channel: Mapping[str, Any], statistic: Mapping[str, Any] | None, epsilon: float, delta: float) -> None:
-    """`PromiseBroken` if a message would lose more than (epsilon, delta), whatever tables the server has sent."""
+def mechanism_of(channel: Mapping[str, Any], statistic: Mapping[str, Any], epsilon: float, delta: float) -> Mechanism:
+    """The mechanism of a channel, if what it loses is not more than what the person accepts, (epsilon, delta)."""
+    noise, size = channel["noise"], channel["size"]
+    made: Mechanism
+    match noise["distribution"]:
+        case "gaussian" | "laplace":
+            made = _additive(channel, statistic)
+            lost = made.loss().epsilon_at(delta)
+        case "signs":
+            made = SignReport(size, noise["radius"], noise["epsilon"], noise["asked"], noise["nearest"])
+            lost = made.epsilon
+        case "codebook":
+            made = Codebook(size, noise["radius"], noise["epsilon"], noise["nearest"], noise["vectors"])
+            lost = made.epsilon
+        case unknown:
+            raise InvalidParameter(f"this client knows no {unknown} noise: use confide.agents.LocalClient")
+    if not lost <= epsilon * (1 + _ROUNDING):
+        raise PromiseBroken(f"the round's noise gives epsilon={lost:g}, and this person accepts {epsilon:g}")
+    return made
+
+
+def _additive(channel: Mapping[str, Any], statistic: Mapping[str, Any]) -> AdditiveNoise:
+    """The round's noise, with the sensitivity that this device has computed; whole steps of the grid where its source draws them."""
     noise = channel["noise"]
-    if noise["distribution"] in ("codebook", "signs"):
-        if _report(channel).epsilon > epsilon:
-            raise PromiseBroken(f"the round asks for epsilon={noise['epsilon']:g}, and this person accepts {epsilon:g}")
-        return
-    if noise["distribution"] not in ("gaussian", "laplace") or statistic is None:
-        raise InvalidParameter(f"this client adds no {noise['distribution']} noise: use confide.agents.LocalClient")
-    if noise["step"] is None or noise["step"] != channel["grid"]:
-        raise InvalidParameter("this client adds noise on the grid of the contributions alone: use confide.agents.LocalClient")
-    grid, scale = float(channel["grid"]), float(noise["scale"])
-    if noise["distribution"] == "laplace":
-        kept = reach(statistic, grid, 1) / scale <= epsilon
-    else:  # 2 steps of the lattice are lost, as in `AdditiveNoise`, which a device does not import: it brings the compiler
-        kept = scale > 2 * grid and gaussian_delta(epsilon, reach(statistic, grid, 2) / (scale - 2 * grid)) <= delta * (
-            1 + _ROUNDING
-        )
-    if not kept:
-        raise PromiseBroken(
-            f"the round's noise does not keep epsilon={epsilon:g}, delta={delta:g} for what this device would send"
-        )
-
-
-def reach(statistic: Mapping[str, Any], grid: float, norm: int) -> float:
-    """How far apart two contributions can be, in L1 or L2: at most, over all episodes."""
-    if statistic["kind"] == "transitions":
-        table = np.asarray(statistic["table"], dtype=np.int64)
-        rows = np.unique(np.vstack([table.reshape(-1, table.shape[-1]), np.zeros((1, table.shape[-1]))]), axis=0)
-        far = max(float(np.linalg.norm(rows - row, ord=norm, axis=1).max()) for row in rows)
-        steps = int(statistic["steps"])
-        return far * grid * (steps if norm == 1 else math.sqrt(steps))
-    signs = np.asarray(statistic["signs"], dtype=np.int64)
-    each = 2 * grid * float(np.abs(signs).max()) * round(1 / (2 * grid))
-    return each * (len(signs) if norm == 1 else math.sqrt(len(signs)))
-
-
-def _report(channel: Mapping[str, Any]) -> Codebook | SignReport:
-    noise = channel["noise"]
-    if noise["distribution"] == "signs":
-        return SignReport(channel["size"], noise["radius"], noise["epsilon"], noise["asked"], noise["nearest"])
-    return Codebook(channel["size"], noise["radius"], noise["epsilon"], noise["nearest"], noise["vectors"])
+    l2, l1 = sensitivity(statistic, float(channel["grid"]))
+    order = 2 if noise["distribution"] == "gaussian" else 1
+    if noise["step"] not in (None, channel["grid"]):
+        raise InvalidParameter("the lattice of the noise must be the grid of the contributions")
+    found = l2 if order == 2 else l1
+    return AdditiveNoise(noise["distribution"], order, found, 1.0, float(noise["scale"]), noise["step"], channel["size"])
