@@ -25,6 +25,8 @@ PATH = Path(__file__).parent / "vectors.json"
 GRID = 2.0**-23
 EPISODE = {"states": [0, 2, 1, 1], "actions": [1, 0, 1], "rewards": [0.25, 1, 0]}
 HOSTILE = {"states": [0, "x", 1e300, None], "actions": [1, -1, 0.5], "rewards": [[], None, "1"]}
+PATH_OF_PAIRS = {"states": [0, 1, 1, 1], "actions": [1, 0, 0], "rewards": [0.3, 7, 0.9]}
+STAYS = {"states": [1, 1, 1, 1], "actions": [0, 0, 0], "rewards": [0, 0, 0]}
 SHORT = {"states": [2], "actions": [0, 0, 0, 0, 0], "rewards": []}
 
 
@@ -51,6 +53,12 @@ def _transitions(steps: int, codes: int) -> dict:
 def _answers() -> dict:
     signs = np.random.default_rng(8).choice([-1, 0, 1], size=(5, 3, 2, 3))
     return {"kind": "answers", "steps": [0, 1, 2, 0, 1], "signs": signs.tolist(), "rewards": [False, False, False, True, True]}
+
+
+def _budget(balance: int) -> dict:
+    sizes = {"layers": 1, "states": 3, "actions": 2, "steps": 3, "balance": balance}
+    tables = {"indptr": [0, 2, 4, 7, 8, 10, 12], "successors": [0, 1, 1, 2, 0, 1, 2, 2, 0, 1, 1, 2]}
+    return {"kind": "budget", **sizes, **tables, "costs": [2**38, 2**38 + 1, 2**39, 0, 2**37, 2**36]}
 
 
 def _channel(size: int, noise: dict, grid: float = GRID) -> dict:
@@ -82,6 +90,9 @@ CASES = {  # channel, statistic, episode
     "codebook, little privacy": (_channel(1, _codebook(150.0, 1)), _transitions(1, 1), EPISODE),
     "codebook, much privacy": (_channel(300, _codebook(0.1, 480)), _transitions(3, 100), EPISODE),
     "codebook, a short episode": (_channel(20, _codebook(1.0, 354)), _transitions(5, 4), SHORT),
+    "gaussian, a budget": (_channel(18, _added("gaussian", 0.5, 2.0**-24), 2.0**-24), _budget(128), PATH_OF_PAIRS),
+    "laplace, a budget that is spent": (_channel(12, _added("laplace", 0.5, 2.0**-24), 2.0**-24), _budget(0), STAYS),
+    "codebook, a budget, and an episode that makes no sense": (_channel(18, _codebook(4.0, 67), 2.0**-24), _budget(128), HOSTILE),
     "signs": (_channel(5, _signs(2.0, 4, 5), 2.0**-24), _answers(), EPISODE),
     "signs, one coordinate": (_channel(5, _signs(1.0, 1, 1), 2.0**-24), _answers(), EPISODE),
     "signs, an episode that makes no sense": (_channel(5, _signs(3.0, 5, 6), 2.0**-24), _answers(), HOSTILE),

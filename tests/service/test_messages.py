@@ -1,5 +1,7 @@
 """Messages of a slim client: the noise is worth what the person accepts, whatever tables a server sends."""
 
+import math
+
 import numpy as np
 import pytest
 from service_bench import spec
@@ -7,7 +9,7 @@ from service_bench import spec
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.mechanisms.exact import ExactSource
 from confide.privatizers.message import Message
-from confide.service.episodes import sensitivity
+from confide.service.episodes import contribution, sensitivity
 from confide.service.live import made_learner
 from confide.service.messages import mechanism_of, message
 from confide.service.round_document import plain_channel
@@ -61,3 +63,18 @@ def test_a_server_cannot_make_the_noise_worth_less(gaussian):
         mechanism_of(channel | {"noise": channel["noise"] | {"step": 2 * channel["grid"]}}, statistic, 60.0, 1e-5)
     with pytest.raises(InvalidParameter, match="no cube noise"):
         mechanism_of(channel | {"noise": {"distribution": "cube"}}, statistic, 60.0, 1e-5)
+
+
+def test_a_server_cannot_make_a_budget_buy_more():
+    """By a coarser grid, or by pairs of which all count at the same place."""
+    statistic = {"kind": "budget", "layers": 1, "states": 2, "actions": 1, "steps": 8, "balance": 0}
+    statistic |= {"indptr": [0, 2, 4], "successors": [0, 1, 0, 1], "costs": [2**38, 2**38]}
+    l2, l1 = sensitivity(statistic, 2.0**-24)
+    assert (l2, l1) == (math.sqrt(2), 2 * math.sqrt(2))
+    assert sensitivity(statistic, 2.0**-20) == (16 * l2, 16 * l1)
+    rng, channel = np.random.default_rng(0), {"size": 4, "grid": 2.0**-24}
+    made = [contribution(statistic, channel, (rng.integers(0, 2, 9).tolist(), [0] * 8, [])) * 2.0**-24 for _ in range(200)]
+    assert 0.9 < max(np.linalg.norm(one - other) for one in made for other in made) <= l2
+    for indptr in ([0, 0, 2, 4], [0, 2, 1], [-1, 2, 4], [0, 2, 5]):
+        with pytest.raises(InvalidParameter, match="places of their own"):
+            sensitivity(statistic | {"indptr": indptr}, 2.0**-24)

@@ -1,5 +1,5 @@
 /** One message of a device under local privacy: the noise that the round asks for, if it keeps what the person accepts. */
-import { contribution, reach, type Episode, type Statistic } from "./contribution.js";
+import { contribution, sensitivity, type Episode, type Statistic } from "./contribution.js";
 import { discreteGaussian, discreteLaplace, ratio } from "./discrete.js";
 import { below, fromHex, type Take } from "./entropy.js";
 import { PromiseBroken, Unsupported } from "./errors.js";
@@ -79,9 +79,9 @@ export function checkNoise(channel: Channel, statistic: Statistic | null, accept
   }
   const kept =
     noise.distribution === "laplace"
-      ? reach(statistic, channel.grid, 1) / noise.scale <= epsilon
+      ? sensitivity(statistic, channel.grid, 1) / noise.scale <= epsilon
       : noise.scale > 2 * noise.step &&
-        gaussianDelta(epsilon, reach(statistic, channel.grid, 2) / (noise.scale - 2 * noise.step)) <= delta * (1 + ROUNDING);
+        gaussianDelta(epsilon, sensitivity(statistic, channel.grid, 2) / (noise.scale - 2 * noise.step)) <= delta * (1 + ROUNDING);
   if (!kept) throw new PromiseBroken(`the round's noise does not keep epsilon=${epsilon}, delta=${delta} for what this device would send`);
 }
 
