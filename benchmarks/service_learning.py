@@ -28,7 +28,7 @@ from confide.service.folder import ServiceFolder
 from confide.service.verification import verify_store
 
 PORT, USERS, EVERY, IN_FLIGHT = 18741, 4000, 1000, 2000
-ASKED = {"joint": confide.JointDP(0.2, 1e-5), "local": confide.LocalDP(3.0)}
+ASKED = {"joint": confide.JointDP(0.02, 1e-5), "local": confide.LocalDP(0.5)}
 WORLD = confide.problems.lock(0)
 
 

@@ -42,6 +42,7 @@ NOT_CALLED = {
     "Statistic",
     "Estimator",
     "NoiseSource",
+    "StateStore",
     "Privatizer",
     "Logs",
     "PROBLEMS",

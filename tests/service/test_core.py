@@ -60,7 +60,16 @@ def test_what_is_released_is_what_the_library_releases(bench):
         assert bench.service.runs["demo"].release.body == alone.publish("demo")
 
 
-@pytest.mark.parametrize(("agent", "problem"), [("likelihood-vi", "lock"), ("ucrl-vtr", "lock"), ("tabular-psrl", "riverswim")])
+@pytest.mark.parametrize(
+    ("agent", "problem"),
+    [
+        ("likelihood-vi", "lock"),
+        ("ucrl-vtr", "lock"),
+        ("tabular-psrl", "riverswim"),
+        ("lin-ts", "linear-bandit"),
+        ("thompson-lq", "oscillator"),
+    ],
+)
 def test_a_group_is_the_sum_of_its_people(bench, agent, problem):
     """Also of people who send nonsense: each of them adds what they add alone."""
     run = bench.create(agent=agent, problem=problem)

@@ -278,7 +278,10 @@ class Service:
     def _answer(self, answered: list[tuple[Ticket, Answer]]) -> None:
         for (report, reply), answer in answered:
             self.counts[report.run, answer.outcome] += 1
-            reply(answer)
+            try:
+                reply(answer)
+            except Exception as error:  # whoever asked is gone; others are still to be answered
+                log.error("an answer could not be given: %s", type(error).__name__)
 
     # closing
 

@@ -39,6 +39,7 @@ class Limits:
     reports: float = 5000.0
     reads: float = 1000.0
     body_seconds: float = 20.0
+    answer_seconds: float = 30.0  # then 503: whoever sends the same bytes again is told what became of them
     least_body: int = 16_384  # bytes that every run takes
 
 
@@ -180,7 +181,11 @@ class Web:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
         self.service.submit(made, partial(self._bridge.put, loop, future))
-        return _answered(await future)
+        try:
+            async with asyncio.timeout(self.limits.answer_seconds):
+                return _answered(await future)
+        except TimeoutError:
+            raise Problem(503, "unavailable", retry=1) from None
 
     async def act(self, request: Request) -> Response:
         """The action for somebody whose device cannot read rounds; joint runs only, and nothing is stored."""
