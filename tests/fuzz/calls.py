@@ -50,6 +50,7 @@ NOT_CALLED = {
     "Statistic",
     "Estimator",
     "NoiseSource",
+    "StateStore",
     "Privatizer",
     "Logs",
     "PROBLEMS",
