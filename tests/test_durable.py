@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from confide._durable import clean, leftovers, output, replace
+from confide._durable import building, clean, leftovers, output, replace
 from confide.errors import InvalidParameter
 from confide.experiments.run import Run
 from confide.experiments.runner import run
@@ -167,4 +167,31 @@ def test_whoever_uses_a_store_alone_cleans_it(tmp_path):
     assert store.get(key)["status"] == "done"
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidParameter, match="cannot write into the store"), Store(tmp_path / "file").in_use():
+        pass
+
+
+def test_a_large_file_that_is_built_and_killed_at_any_call(tmp_path):
+    """It is the old one or the new one, and the next build removes what is left; two builds of one file at a time are refused."""
+    path = tmp_path / "log.parquet"
+
+    def build(text):
+        with building(path) as place:
+            (place.parent / "0.rows").write_text("rows")
+            place.write_text(text)
+
+    build("old")
+    calls = 0
+    while killed(lambda: build("new"), calls + 1):
+        calls += 1
+        assert path.read_text() in ("old", "new")
+    assert calls > 6 and path.read_text() == "new"
+    assert killed(lambda: build("newer"), 4) and list(tmp_path.glob("*.part"))
+    build("newest")
+    assert [each.name for each in tmp_path.iterdir()] == ["log.parquet"]
+    with building(path) as place:
+        place.write_text("x")
+        with pytest.raises(InvalidParameter, match="another process is writing"), building(path):
+            pass
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InvalidParameter, match="not a file"), building(tmp_path / "folder"):
         pass

@@ -31,9 +31,9 @@ def leftovers(folder: Path, *names: str) -> list[Path]:
     return [path for path, named in found if named and (not names or named["name"] in names)]
 
 
-def clean(folder: Path) -> None:
-    """Remove what killed processes left in a folder. Call it only where nobody else is writing."""
-    for path in leftovers(folder) if folder.is_dir() else []:
+def clean(folder: Path, *names: str) -> None:
+    """Remove what killed processes left in a folder, of these names only if any are given. Call it only where nobody else is writing."""
+    for path in leftovers(folder, *names) if folder.is_dir() else []:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -135,6 +135,29 @@ def staged(folder: Path, *, last: str) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
+def building(path: Path) -> Iterator[Path]:
+    """Where to write a large file, which takes its place at `path` when the block ends; other files beside it are removed then.
+
+    One process at a time, and without what killed processes left. Only the owner can read any of it.
+    """
+    folder = path.parent
+    if path.exists() and not path.is_file():
+        raise InvalidParameter(f"cannot write to {path}: it is not a file; choose another name")
+    with _locked(folder, f".{path.name}{LOCK}"):
+        clean(folder, path.name)
+        place = temporary(path)
+        place.mkdir(0o700)
+        try:
+            yield place / path.name
+            (place / path.name).chmod(0o600)
+            sync(place / path.name)
+            os.replace(place / path.name, path)
+            sync(folder)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+@contextlib.contextmanager
 def output(folder: Path) -> Iterator[None]:
     """A folder for the results of one process at a time, made and checked before the work begins, without what killed processes left.
 
@@ -153,9 +176,9 @@ def output(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _locked(folder: Path, name: str = LOCK) -> Iterator[None]:
     """The kernel releases the lock of a process that died. The file is removed under the lock, so whoever waits for it looks again."""
-    path = folder / LOCK
+    path = folder / name
     try:
         make_folder(folder)
         handle = _lock(path)

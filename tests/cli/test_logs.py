@@ -1,13 +1,30 @@
-"""confide logs check."""
+"""confide logs import and check, and a log that is evaluated after it."""
 
+import hashlib
+import importlib.util
 import json
+import os
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from confide.cli import main
 from confide.logs import write
 from confide.trajectory import LoggedUsers
+
+EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "messy_log.py"
+COLUMNS = ["--user", "patient_id", "--stay", "stay_id", "--time", "charttime", "--state", "condition", "--action", "treatment"]
+
+
+@pytest.fixture(scope="module")
+def messy():
+    spec = importlib.util.spec_from_file_location("messy_log", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture
@@ -17,27 +34,142 @@ def path(tmp_path):
     return str(tmp_path / "log.parquet")
 
 
-def call(*arguments):
+def code_of(*arguments):
     with pytest.raises(SystemExit) as stop:
         main(list(arguments))
     return stop.value.code
 
 
 def test_check(path, capsys):
-    assert call("logs", "check", path, "--json", "--states", "40") == 0
+    assert code_of("logs", "check", path, "--json", "--states", "40") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["label"] == "NOT PRIVATE: for the data holder only"
     assert (found["users"], found["non_finite"], found["out_of_range"], found["zero"]) == (3, 1, 1, 2)
-    assert call("logs", "check", path, path.replace("log", "l?g")) == 2
+    assert code_of("logs", "check", path, path.replace("log", "l?g")) == 2
     assert "given twice" in capsys.readouterr().err
-    assert call("logs", "check", path, "--trajectory", "", "--step", "") == 0
+    assert code_of("logs", "check", path, "--trajectory", "", "--step", "") == 0
     shown = capsys.readouterr().out
     assert shown.startswith("NOT PRIVATE: for the data holder only\n")
     assert "users who would contribute zero" in shown
 
 
 def test_one_line_and_exit_2(path, capsys):
-    assert call("logs", "check", path, "--state", "cluster") == 2
+    assert code_of("logs", "check", path, "--state", "cluster") == 2
     error = capsys.readouterr().err
     assert "column 'cluster' is missing" in error and error.count("\n") == 1
-    assert call("logs", "check", path + "x") == 2
+    assert code_of("logs", "check", path + "x") == 2
+
+
+def test_from_a_messy_file_to_values_without_a_line_of_python(messy, tmp_path, call):
+    """Rows, stays and users as they were made, whatever happened to the file; the budget is charged once."""
+    messy.write_messy(tmp_path / "raw.csv", 300, seed=3)
+    log, labels = tmp_path / "log.parquet", ["--states-file", tmp_path / "states.txt", "--actions-file", tmp_path / "actions.txt"]
+    found = json.loads(call("logs", "import", tmp_path / "raw.csv", "--out", log, *COLUMNS, *labels, "--json"))
+    truth = messy.clean_rows(300, np.random.default_rng(3))
+    counts, steps = found["counts"], len(truth["stay"])
+    assert counts["users"] == 300 and counts["duplicates"] > 0.02 * steps and 0 < counts["incomplete"] < 0.04 * steps
+    assert counts["steps"] + counts["incomplete"] <= steps  # what is left is lost rows, not rows that came from nowhere
+    assert counts["steps"] > 0.95 * steps and len(set(truth["stay"])) - 3 <= counts["stays"] <= len(set(truth["stay"]))
+    budget = tmp_path / "budget.sqlite"
+    call("ledger", "init", budget, "--epsilon", "2", "--delta", "1e-6")
+    ask = [
+        "evaluate",
+        log,
+        "--states",
+        "6",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--ledger",
+        budget,
+        "--source",
+        "fast",
+        "--seed",
+        "1",
+    ]
+    shown = json.loads(call(*ask, "--out", tmp_path / "out", "--json"))
+    assert shown["labels"] == list(messy.STATES) and shown["users"] == 300
+    assert [line.split(",")[-1] for line in (tmp_path / "out" / "values.csv").read_text().splitlines()] == [
+        "label",
+        *messy.STATES,
+    ]
+    assert "critical" in (tmp_path / "out" / "report.html").read_text()
+    assert "discharged" in call(*ask, "--out", tmp_path / "out") and "already released" in call(*ask)  # again, at no cost
+    assert len(json.loads(call("ledger", "show", budget, "--json"))["spends"]) == 1
+    assert "5  discharged" in call("logs", "check", log)
+
+
+def _unharmed(log, key, truth):
+    """How many patients have as many steps as they had; each of their stays, in time order, must be as it was made."""
+    rows, secret = pq.read_table(log).to_pydict(), bytes.fromhex(key.read_text())
+    by_user = {}
+    for user, *row in zip(*(rows[name] for name in ("user", "trajectory", "state", "action", "reward")), strict=True):
+        by_user.setdefault(user, []).append(tuple(row))
+    whole = 0
+    for patient in range(300):
+        mine = np.flatnonzero(truth["patient"] == patient)
+        mine = mine[np.argsort(truth["time"][mine], kind="stable")]
+        stays = list(dict.fromkeys(truth["stay"][mine].tolist()))
+        made = [
+            (place, *(truth[name][row].item() for name in ("state", "action", "reward")))
+            for place, stay in enumerate(stays)
+            for row in mine
+            if truth["stay"][row] == stay
+        ]
+        digest = hashlib.blake2b(f"P{patient:07d}".encode(), key=secret, digest_size=8).digest()
+        found = by_user[int.from_bytes(digest) >> 1]
+        if len(found) == len(made):
+            assert found == made
+            whole += 1
+    return whole
+
+
+def test_labels_from_the_data_are_in_no_result(messy, tmp_path, call):
+    messy.write_messy(tmp_path / "raw.csv", 60)
+    log = tmp_path / "log.parquet"
+    said = call("logs", "import", tmp_path / "raw.csv", "--out", log, *COLUMNS, "--labels-from-data")
+    assert "must not be published" in said and said.startswith("NOT PRIVATE")
+    ask = ["evaluate", log, "--states", "6", "--epsilon", "1", "--delta", "1e-6", "--source", "fast", "--out", tmp_path / "out"]
+    assert "critical" not in call(*ask)
+    assert not [file for file in (tmp_path / "out").rglob("*") if file.is_file() and b"critical" in file.read_bytes()]
+    assert "critical" in call("logs", "check", log)
+
+
+def test_a_log_that_would_be_noise_is_refused_before_the_charge(tmp_path, call):
+    """What an analyst did: states that are text, and times, turned into nulls by somebody's pandas."""
+    columns = {"user": np.arange(9), "trajectory": np.zeros(9, int), "step": np.zeros(9, int), "reward": np.ones(9)}
+    pq.write_table(pa.table(columns | {"state": pa.nulls(9, pa.int64())}), tmp_path / "log.parquet")
+    budget = tmp_path / "budget.sqlite"
+    call("ledger", "init", budget, "--epsilon", "2", "--delta", "1e-6")
+    ask = ["evaluate", tmp_path / "log.parquet", "--states", "3", "--epsilon", "1", "--delta", "1e-6", "--ledger", budget]
+    refused = call(*ask, code=2)
+    assert "most users would contribute zero, because column 'state'" in refused and "confide logs import" in refused
+    assert json.loads(call("ledger", "show", budget, "--json"))["spends"] == []
+
+
+def test_fewer_states_than_labels_are_refused(messy, tmp_path, call):
+    messy.write_messy(tmp_path / "raw.csv", 20)
+    labels = ["--states-file", tmp_path / "states.txt", "--actions-file", tmp_path / "actions.txt"]
+    call("logs", "import", tmp_path / "raw.csv", "--out", tmp_path / "log.parquet", *COLUMNS, *labels)
+    refused = call("evaluate", tmp_path / "log.parquet", "--states", "5", "--epsilon", "1", "--delta", "1e-6", code=2)
+    assert "the log declares 6 states" in refused
+
+
+@pytest.mark.parametrize(
+    ("options", "fix"),
+    [
+        ([], "--states-file"),
+        (["--states", "6", "--states-file", "states.txt"], "not both"),
+        (["--states-file", "nowhere.txt"], "No such file"),
+        (["--delimiter", ";"], "--delimiter"),
+        (["--rows", "both"], "rows must be one of last, first"),
+        (["--time", "treatment"], "columns must have different names"),
+        (["--key", "/proc/key"], "--key"),
+    ],
+)
+def test_errors_name_the_fix(messy, tmp_path, call, options, fix, monkeypatch):
+    messy.write_messy(tmp_path / "raw.csv", 20)
+    monkeypatch.chdir(tmp_path)
+    assert fix in call("logs", "import", "raw.csv", "--out", "log.parquet", *COLUMNS, *options, code=2)
+    assert not os.path.exists("log.parquet")

@@ -53,6 +53,7 @@ NOT_CALLED |= {"ConfideError", "InvalidParameter", "PrivacyError", "BudgetExceed
 RECORDS = {
     "Audit",
     "Check",
+    "Imported",
     "Verification",
     "Plan",
     "Proposal",
@@ -368,8 +369,13 @@ def _logs(folder):
     opened = logs.open(folder / "log.parquet")
     found = {"Caps": Case(logs.Caps, {"trajectories": 1, "steps": 10}), "Columns": Case(logs.Columns, columns)}
     found["open"] = Case(logs.open, {"paths": folder / "log.parquet", **columns, "max_trajectories": 1, "max_steps": 10})
-    found["from_csv"] = Case(logs.from_csv, {"path": folder / "log.csv", "out": folder / "out.parquet", **columns})
-    found["from_minari"] = Case(logs.from_minari, {"dataset": None, "out": folder / "out.parquet", "user": None})
+    raw = {"source": folder / "log.csv", "out": folder / "out.parquet", "user": "user", "stay": "trajectory", "time": "step"}
+    raw |= {"state": "state", "reward": "reward", "action": None, "probability": None, "states": 2, "actions": None}
+    raw |= {"labels_from_data": False, "unknown": "refuse", "rows": "last", "rewards": "sum", "drop": "row", "fill_reward": None}
+    raw |= {"time_format": None, "delimiter": ",", "key": None, "progress": None}
+    found["import_log"] = Case(logs.import_log, raw)
+    found["from_minari"] = Case(logs.from_minari, {"dataset": None, "out": folder / "out.parquet", "user": None, "key": None})
+    found["Labels"] = Case(logs.Labels, {"state": ("a", "b"), "action": (), "from_data": ()})
     found["in_memory"] = Case(logs.in_memory, {"users": users, "max_trajectories": 1, "max_steps": 10})
     simulated = {"problem": world, "policy": uniform, "users": 5, "rng": Fresh(rng), "end": (4,)}
     accepted = inspect.signature(logs.simulate).parameters
@@ -378,6 +384,7 @@ def _logs(folder):
     )
     found["write"] = Case(logs.write, {"path": folder / "written.parquet", "users": users, "lists": False, "rows": 10})
     found["logs.check"] = Case(opened.check, {"states": 5, "workers": 1})
+    found["logs.usable"] = Case(opened.usable, {"states": 5})
     found["logs.on"] = Case(opened.on, {"backend": "local", "workers": 1})
     return found
 

@@ -59,6 +59,7 @@ def write_files(folder: Path, rng: np.random.Generator, mutants: int) -> Files:
     users = confide.logs.simulate(world, confide.policy.uniform_policy(6, 5, 1), 30, np.random.default_rng(0))
     confide.logs.write(folder / "log.parquet", users)
     (folder / "log.csv").write_text("user,trajectory,step,state,reward\n0,0,0,1,0.5\n")
+    (folder / "labels.csv").write_text("0\n1\nmild\n")
     run = next((folder / "runs").rglob("run.json")).parent
     evaluated = [
         "evaluate",
@@ -76,6 +77,7 @@ def write_files(folder: Path, rng: np.random.Generator, mutants: int) -> Files:
     valid = {"certificate": run / "certificate.json", "policy": run / "policy.npz", "ledger": folder / "ledger.sqlite"}
     valid |= {"sweep": folder / "sweep.toml", "problem": folder / "problem.npz", "log": folder / "log.parquet"}
     valid |= {"table": folder / "features.npy", "csv": folder / "features.csv", "log.csv": folder / "log.csv"}
+    valid |= {"labels": folder / "labels.csv"}
     valid |= {"estimate": folder / "estimate" / "estimate.npz"}
     for kind, path in valid.items():
         files.of[kind] = [str(path)] + [str(_mutant(path, i, rng)) for i in range(mutants)]
@@ -246,6 +248,7 @@ BASES = {
     ("service", "backup"): ["{service}", "{new}"],
     ("service", "verify"): ["{service}"],
     ("service", "status"): ["{service}"],
+    ("logs", "import"): ["{log.csv}", "--out", "{new}", "--stay", "trajectory", "--time", "step"],
     ("plan", "evaluate"): ["--states", "5", "--users", "100", "--epsilon", "1", "--delta", "1e-6"],
 }
 WEIGHTS = {
@@ -264,8 +267,10 @@ READS = {
     ("compare",),
     ("logs", "check"),
     ("service", "verify"),
+    ("logs", "import"),
 }  # where the file is the hostile part
 FILE_OPTIONS = {"features": "table", "weights": "table", "target": "policy", "ledger": "ledger", "visit_shares": "table"}
+FILE_OPTIONS |= {"states_file": "labels", "actions_file": "labels"}
 SOME_VALID = {
     "agent": [
         "ucrl-vtr",
@@ -287,6 +292,8 @@ SOME_VALID = {
     "schedule": ["every", "geometric", "adaptive", "7"],
     "relation": ["null", "replace"],
     "calibration": ["paper", "tight"],
+    "unknown": ["refuse", "missing"],
+    "drop": ["row", "person"],
     "twin": ["noise", "clip", "redraw", "shared"],
     "compare_with": ["paper", "no-privacy", "uniform"],
     "settings": ["failure=nan", "bonus_scale=x", "failure=2", "step=-1", "schedule=0", "=", "privacy=1", "noise=1", "x=1", 'x="'],

@@ -57,7 +57,7 @@ def test_paths(tmp_path, save, steps):
     (tmp_path / "empty").mkdir()
     refused("no file in this folder", tmp_path / "empty")
     (tmp_path / "log.csv").write_text(f"user,state\n1,{SECRET}\n")
-    refused("from_csv", tmp_path / "log.csv")
+    refused("confide logs import", tmp_path / "log.csv")
     (tmp_path / "nothing.parquet").touch()
     refused("neither a Parquet file nor an Arrow file", tmp_path / "nothing.parquet")
 

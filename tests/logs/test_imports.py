@@ -1,11 +1,18 @@
-"""Logs of other kinds: simulated, CSV, Minari."""
+"""Logs of other kinds: simulated, raw tables, Minari."""
+
+import gzip
+import hashlib
+import json
+import stat
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 
 from confide.errors import InvalidParameter, LogError
-from confide.logs import from_csv, from_minari, in_memory, simulate, write
+from confide.logs import Labels, from_minari, import_log, in_memory, raw, simulate, sorting, write
 from confide.logs import open as open_logs
 from confide.policy import uniform_policy
 from confide.problems import chain, riverswim
@@ -38,48 +45,300 @@ def test_simulated_without_an_end(rng):
         next(simulate(problem, policy, 3, rng, end={99}))
 
 
-def test_csv(tmp_path):
-    (tmp_path / "log.csv").write_text(
-        "patient,stay,t,cluster,reward,other\n"
-        "3,a,0,1,0.5,x\n3,a,1,2,1e-1,x\n"
-        "10,b,0,7,.5,x\n10,b,1,seven,0.5,x\n"  # a number in words
-        "11,c,0,7,nan,x\n"
-        "12,d,0,,1,x\n"
-        "13,d,0,3.5,1,x\n"
-        "14,d, 0 ,+3,-1,x\n"
+HEAD = "patient,stay,at,condition,dose,reward\n"
+NAMES = {"user": "patient", "stay": "stay", "time": "at", "state": "condition", "action": "dose"}
+LABELS = {"states": ["mild", "severe"], "actions": ["low", "high"]}
+
+
+@pytest.fixture
+def imported(tmp_path):
+    """Lines of a CSV file as a log: what was done, and its rows by id, in order."""
+
+    def done(*lines, head=HEAD, **options):
+        (tmp_path / "raw.csv").write_text(head + "".join(f"{line}\n" for line in lines))
+        found = import_log(tmp_path / "raw.csv", tmp_path / "log.parquet", **{**NAMES, **LABELS, **options})
+        return found, _by_user(tmp_path / "log.parquet", tmp_path / "confide.key")
+
+    return done
+
+
+def _number(key, text):
+    digest = hashlib.blake2b(text.encode(), key=bytes.fromhex(key.read_text()), digest_size=8).digest()
+    return int.from_bytes(digest) >> 1
+
+
+def _by_user(path, key):
+    rows = pq.read_table(path).to_pylist()
+    assert [row["user"] for row in rows] == sorted(row["user"] for row in rows)
+    names = {_number(key, text): text for text in "abcdefgh"} | {_number(key, str(n)): n for n in range(20)}
+    found = {}
+    for row in rows:
+        user = names[row.pop("user")]
+        found.setdefault(user, []).append(tuple(row[name] for name in row))
+    return found
+
+
+def test_rows_in_any_order_become_stays_in_the_order_of_time(imported):
+    found, rows = imported(
+        "a,s2,2020-01-09 00:00:00,mild,low,1",
+        "b,s1,2020-01-01 00:00:00,severe,high,0.5",  # the same name of a stay of somebody else
+        "a,s1,2020-01-02 00:00:00,severe,high,0.25",
+        "a,s1,2020-01-01 00:00:00,mild,low,0",
     )
-    names = {"user": "patient", "trajectory": "stay", "step": "t", "state": "cluster"}
-    from_csv(tmp_path / "log.csv", tmp_path / "log.parquet", **names)
-    (block,) = open_logs(tmp_path / "log.parquet", **names).blocks()
-    assert block.valid.tolist() == [True, False, False, False, False, True]
-    assert block.states.tolist() == [1, 2, 3]
-    assert block.rewards.tolist() == [0.5, 0.1, -1.0]
-    assert pq.read_schema(tmp_path / "log.parquet").field("cluster").type == "int64"
+    # trajectory, step, state, reward, action
+    assert rows == {"a": [(0, 0, 0, 0.0, 0), (0, 1, 1, 0.25, 1), (1, 0, 0, 1.0, 0)], "b": [(0, 0, 1, 0.5, 1)]}
+    assert (found.counts["users"], found.counts["stays"], found.counts["steps"]) == (2, 3, 4)
+    assert found.to_dict()["label"] == "NOT PRIVATE: for the data holder only" and str(found).startswith("NOT PRIVATE")
+
+
+def test_duplicates_and_several_rows_of_a_time(imported):
+    lines = [
+        "a,s,2020-01-01,mild,low,1",
+        "a,s,2020-01-01,mild,low,1",  # twice
+        "a,s,2020-01-01,mild,,1",  # and the same with a cell less
+        "a,s,2020-01-02,mild,low,1",
+        "a,s,2020-01-02,severe,,0.5",  # another reading of the same time
+        "a,s,2020-01-02,,high,",
+    ]
+    found, rows = imported(*lines)
+    assert rows["a"] == [(0, 0, 0, 1.0, 0), (0, 1, 1, 1.5, 1)]
+    assert (found.counts["duplicates"], found.counts["merged"]) == (2, 2)
+    assert imported(*lines, rows="first", rewards="mean")[1]["a"][1] == (0, 1, 0, 0.75, 0)
+    assert imported(*lines, rewards="last")[1]["a"][1] == (0, 1, 1, 0.5, 1)
+    assert imported(*lines, rewards="first")[1]["a"][1] == (0, 1, 1, 1.0, 1)
+
+
+def test_what_is_missing_is_lost_and_said_and_everybody_stays(imported):
+    """The number of users is that of ids, whatever is in anybody's cells: it is public under `replace`."""
+    lines = [
+        "a,s,2020-01-01,mild,low,1",
+        "a,s,2020-01-02,,low,1",
+        "a,s,2020-01-03,mild,low,1",
+        "b,s,2020-01-01,mild,low,",
+        "c,s,yesterday,mild,low,1",
+        ",s,2020-01-01,mild,low,1",
+        "d,,2020-01-01,mild,low,1",
+        "e,s,2020-01-01,severe,low,inf",
+        "f,s,2020-01-01,severe,high,0",
+        "g,s,2020-01-01,severe,high,0",
+        "h,s,2020-01-01,severe,high,0",
+    ]
+    found, rows = imported(*lines)
+    zero = [(0, 0, None, 0.0, None)]
+    assert {user: rows[user] for user in "bcde"} == dict.fromkeys("bcde", zero)
+    assert [row[1] for row in rows["a"]] == [0, 2]  # a gap where a step was lost
+    counts = found.counts
+    assert (counts["users"], counts["zero"], counts["nobody"], counts["unplaced"], counts["incomplete"]) == (8, 4, 1, 2, 3)
+    by_role = {column["role"]: column for column in found.columns}
+    assert [by_role[role]["missing"] for role in ("user", "stay", "time", "state", "reward", "action")] == [1, 1, 0, 1, 1, 0]
+    assert (by_role["time"]["unreadable"], by_role["reward"]["unreadable"]) == (1, 1)
+    found, rows = imported(*lines, fill_reward=0.5)
+    assert rows["b"] == [(0, 0, 0, 0.5, 0)] and found.counts["filled"] == 2
+    with pytest.raises(LogError, match=r"most users \(5 of 8\).*use --drop row"):
+        imported(*lines, drop="person")
+    assert imported(*lines, *(f"{n},s,2020-01-01,mild,low,1" for n in range(9)), drop="person")[1]["a"] == zero
 
 
 @pytest.mark.parametrize(
-    ("text", "match"),
+    ("line", "options", "match"),
     [
-        ("", "not a CSV file"),
-        ("user,state\n1,2\n", "the header must name 'user', 'trajectory'"),
-        ("user,trajectory,step,state,reward\n1,1,0,2\n", "not a CSV file with a header and equal rows"),
-        ("user,trajectory,step,state,reward\n", "nothing after the header"),
+        ("a,s,2020-01-01,,low,1", {}, "column 'condition' is empty: every cell is missing; give another column for --state"),
+        ("a,s,,mild,low,1", {}, "column 'at' is empty"),
+        (",s,2020-01-01,mild,low,1", {}, "column 'patient' is empty"),
+        ("a,s,1 Jan 2020,mild,low,1", {}, "column 'at': most of its cells are no time: .*--time-format"),
+        (
+            "a,s,2020-01-01,SECRET,low,1",
+            {},
+            "column 'condition' has values that are not among the 2 declared states.*--unknown missing",
+        ),
+        ("a,s,2020-01-01,mild,low,1", {"states": None}, "column 'condition': most.*--states-file; or use --labels-from-data"),
+        ("a,s,2020-01-01,7,low,1", {"states": 7}, "column 'condition' has numbers that are not states from 0 to 6"),
+        ("a,s,2020-01-01,mild,low,SECRET", {}, "column 'reward': most of its cells are no reward: write numbers"),
+        ("a,s,2020-01-01,mild,low,1", {"time": "when"}, "column 'when' is missing, the file has 'patient', 'stay'"),
+        ("a,s,2020-01-01,mild,low,1", {"delimiter": ";"}, "--delimiter"),
+        ("a,s,2020-01-01,mild,low,1,SECRET", {}, "different numbers of cells"),
     ],
 )
-def test_csv_that_is_none(tmp_path, text, match):
-    (tmp_path / "log.csv").write_text(text)
-    with pytest.raises(LogError, match=match):
-        from_csv(tmp_path / "log.csv", tmp_path / "log.parquet")
-    with pytest.raises(LogError, match="No such file"):
-        from_csv(tmp_path / "absent.csv", tmp_path / "log.parquet")
+def test_refused_with_the_column_and_the_fix(imported, tmp_path, line, options, match):
+    with pytest.raises(LogError, match=match) as caught:
+        imported(line, **options)
+    assert "SECRET" not in str(caught.value)
+    assert not list(tmp_path.glob("*.parquet*")) and not list(tmp_path.glob(".*"))  # nothing is left behind
 
 
-def test_csv_ids_that_change_their_kind(tmp_path):
-    rows = [f"{user},0,0,1,1\n" for user in range(100_000)]
-    (tmp_path / "log.csv").write_text("user,trajectory,step,state,reward\n" + "".join(rows) + "secret,0,0,1,1\n")
-    with pytest.raises(LogError, match="starts with whole numbers") as caught:
-        from_csv(tmp_path / "log.csv", tmp_path / "log.parquet")
-    assert "secret" not in str(caught.value)
+def test_labels(imported, tmp_path):
+    line = "a,s,2020-01-01, severe ,low,1"
+    found, _ = imported(line, states=["NA", "mild", "severe", "dead"])
+    assert found.warnings == (
+        "3 declared states are never found: NA, mild, dead; check the spelling",
+        "1 declared action is never found: high; check the spelling",
+    )
+    logs = open_logs(tmp_path / "log.parquet", action="action")
+    assert logs.labels == Labels(("NA", "mild", "severe", "dead"), ("low", "high"))
+    metadata = pq.read_schema(tmp_path / "log.parquet").metadata
+    assert json.loads(metadata[b"confide.labels"]) == {"state": ["NA", "mild", "severe", "dead"], "action": ["low", "high"]}
+    assert "2  severe" in str(logs.check()) and not logs.check().to_dict()["labels"]["from_data"]
+    assert imported("a,s,2020-01-01,NA,low,1", states=["NA"])[1]["a"] == [(0, 0, 0, 1.0, 0)]  # a label, not a missing cell
+
+
+def test_labels_from_the_data_are_not_published(imported, tmp_path):
+    lines = ["a,s,2020-01-01,zeta,low,1", "a,s,2020-01-02,alpha,low,1"]
+    found, rows = imported(*lines, states=None, actions=None, labels_from_data=True)
+    assert [row[2] for row in rows["a"]] == [1, 0]  # in alphabetical order
+    assert "must not be published" in found.warnings[0]
+    assert b"confide.labels" not in pq.read_schema(tmp_path / "log.parquet").metadata
+    logs = open_logs(tmp_path / "log.parquet")
+    assert logs.labels == Labels(("alpha", "zeta"), ("low",), ("state", "action")) and logs.labels.published == Labels()
+    assert "taken from the data, not public" in str(logs.check())
+    imported(*lines, states=None, labels_from_data=True)  # declared actions are public all the same
+    assert open_logs(tmp_path / "log.parquet").labels.published == Labels((), ("low", "high"))
+
+
+@pytest.mark.parametrize("labels", [["a", "a"], [""], [" a"], ["a\n"], [1], "abc", [], ["x" * 201]])
+def test_labels_that_are_none(imported, labels):
+    with pytest.raises(InvalidParameter):
+        imported("a,s,2020-01-01,mild,low,1", states=labels)
+
+
+def test_undeclared_values_may_count_as_missing(imported):
+    found, rows = imported("a,s,2020-01-01,other,low,1", "a,s,2020-01-02,mild,low,1", unknown="missing")
+    assert rows["a"] == [(0, 1, 0, 1.0, 0)]
+    assert next(column["outside"] for column in found.columns if column["role"] == "state") == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "form"),
+    [
+        ("9", "10", None),
+        ("9.5", "10", None),
+        ("9", "9.5", None),
+        ("-1e3", "-0.5", None),
+        ("2020-01-01", "2020-01-02T10:00", None),
+        ("2020-01-01T10:00:00Z", "2020-01-01T10:00:00-01:00", None),
+        ("02/01/2020 10:00", "01/02/2020 09:00", "%d/%m/%Y %H:%M"),
+    ],
+)
+def test_times(imported, first, second, form):
+    lines = [
+        f"a,s,{second},severe,low,1",
+        f"a,s,{first},mild,low,0",
+        "b,s,?,mild,low,1",
+        *(f"{n},s,{first},mild,low,0" for n in range(9)),
+    ]
+    found, rows = imported(*lines, time_format=form)
+    assert [row[2] for row in rows["a"]] == [0, 1] and found.counts["unplaced"] == 1
+
+
+def test_a_day_that_is_none_is_unreadable(imported):
+    found, rows = imported("a,s,2020-02-30,mild,low,1", "a,s,2020-02-28,mild,low,1", "a,s,2020-02-27 ,severe,low,1")
+    assert [row[2] for row in rows["a"]] == [1, 0] and found.counts["unplaced"] == 1
+
+
+def test_without_times_and_stays_rows_are_in_order(tmp_path):
+    (tmp_path / "raw.csv").write_text("user,state,reward\na,3,1\nb,1,1\na,2.0,1\n")
+    found = import_log(tmp_path / "raw.csv", tmp_path / "log.parquet")
+    rows = _by_user(tmp_path / "log.parquet", tmp_path / "confide.key")
+    assert rows == {"a": [(0, 0, 3, 1.0), (0, 1, 2, 1.0)], "b": [(0, 0, 1, 1.0)]}
+    assert any("no time was given" in text for text in found.did)
+
+
+def test_ids_are_hashed_with_the_holders_key(imported, tmp_path):
+    line = "a,s,2020-01-01,mild,low,1"
+    imported(line)
+    key = tmp_path / "confide.key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600 and len(bytes.fromhex(key.read_text())) == 32
+    assert stat.S_IMODE((tmp_path / "log.parquet").stat().st_mode) == 0o600
+    first = pq.read_table(tmp_path / "log.parquet")
+    imported(" a ,s,2020-01-01,mild,low,1")  # spaces are no part of an id
+    assert pq.read_table(tmp_path / "log.parquet").equals(first)
+    import_log(tmp_path / "raw.csv", tmp_path / "log.parquet", **NAMES, **LABELS, key=tmp_path / "other.key")
+    assert pq.read_table(tmp_path / "log.parquet") != first
+    assert b"2020" not in (tmp_path / "log.parquet").read_bytes()
+    key.chmod(0o644)
+    with pytest.raises(LogError, match="others can read this key: chmod 600"):
+        imported(line)
+    key.chmod(0o600)
+    key.write_text("short")
+    with pytest.raises(LogError, match="a key is 64 hexadecimal digits"):
+        imported(line)
+
+
+def test_every_kind_of_table_gives_the_same_log(imported, tmp_path):
+    lines = [f"{n % 7},s{n % 2},{n},{('mild', 'severe')[n % 3 == 0]},low,{n / 8}" for n in range(40)]
+    imported(*lines)
+    expected = pq.read_table(tmp_path / "log.parquet")
+    frame = pytest.importorskip("pandas").read_csv(tmp_path / "raw.csv", dtype={"condition": "category"})
+    polars = pytest.importorskip("polars").read_csv(
+        tmp_path / "raw.csv", schema_overrides={"patient": pytest.importorskip("polars").Categorical}
+    )
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    pq.write_table(table, tmp_path / "raw.parquet", row_group_size=7)
+    feather.write_feather(table, tmp_path / "raw.arrow", compression="uncompressed")
+    with gzip.open(tmp_path / "raw.csv.gz", "wb") as file:
+        file.write((tmp_path / "raw.csv").read_bytes())
+    stamps = table.set_column(2, "at", table["at"].cast(pa.timestamp("s")))
+    for source in (*(tmp_path / f"raw.{end}" for end in ("parquet", "arrow", "csv.gz")), frame, polars, table, stamps):
+        import_log(source, tmp_path / "log.parquet", **NAMES, **LABELS)
+        assert pq.read_table(tmp_path / "log.parquet").equals(expected), type(source)
+
+
+def test_what_is_no_table(tmp_path):
+    for source, match in (([1], "source must be"), (tmp_path / "no.csv", "No such file"), (tmp_path, "a folder")):
+        with pytest.raises((InvalidParameter, LogError), match=match):
+            import_log(source, tmp_path / "log.parquet")
+    (tmp_path / "raw.csv").write_bytes(b"user,state,reward\nM\xfcller,1,1\n")
+    with pytest.raises(LogError, match="UTF-8"):
+        import_log(tmp_path / "raw.csv", tmp_path / "log.parquet")
+    (tmp_path / "raw.csv").write_bytes(b"user,state,reward\n")
+    with pytest.raises(LogError, match="no rows"):
+        import_log(tmp_path / "raw.csv", tmp_path / "log.parquet")
+    with pytest.raises(InvalidParameter, match="another file than the source"):
+        import_log(tmp_path / "raw.csv", tmp_path / "raw.csv")
+
+
+def test_out_of_core_gives_the_same_log(tmp_path, monkeypatch, rng):
+    """Buffers of a few rows: every batch is written to a file of its own, and every partition read back from all of them."""
+    n = 3000
+    rows = {"user": rng.integers(0, 300, n), "stay": rng.integers(0, 3, n), "time": rng.integers(0, 40, n)}
+    rows |= {"state": rng.integers(0, 5, n), "reward": rng.integers(0, 8, n) / 8}
+    table = pa.table(rows)
+    options = {"stay": "stay", "time": "time", "states": 5, "key": tmp_path / "key"}
+    import_log(table, tmp_path / "one.parquet", **options)
+    for module, name, size in ((raw, "ROWS", 64), (sorting, "BUFFER", 100), (sorting, "GROUP", 50)):
+        monkeypatch.setattr(module, name, size)
+    found = import_log(table, tmp_path / "many.parquet", **options)
+    assert pq.read_table(tmp_path / "many.parquet").equals(pq.read_table(tmp_path / "one.parquet"))
+    check = open_logs(tmp_path / "many.parquet").check(states=5)
+    assert (check.users, check.rows, check.zero, check.duplicates, check.disorder) == (300, found.counts["steps"], 0, 0, 0)
+    frame = table.to_pandas().drop_duplicates(["user", "stay", "time", "state", "reward"])  # the same by pandas
+    assert found.counts["steps"] == len(frame.drop_duplicates(["user", "stay", "time"])) and found.counts["rows"] == n
+    assert np.isclose(pq.read_table(tmp_path / "many.parquet")["reward"].to_numpy().sum(), frame["reward"].sum())
+
+
+def test_an_import_that_was_killed_leaves_nothing_to_the_next(imported, tmp_path):
+    """Its folder has a random name that the next import to the same file knows."""
+    left = tmp_path / "log.parquet.0123456789abcdef.part"
+    left.mkdir()
+    (left / "0.rows").write_text("rows of people")
+    other = tmp_path / "other.parquet.0123456789abcdef.part"
+    other.mkdir()
+    imported("a,s,2020-01-01,mild,low,1")
+    assert not left.exists() and other.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["confide.key", "log.parquet", other.name, "raw.csv"]
+
+
+def test_an_error_keeps_the_log_that_was_there(imported, tmp_path, monkeypatch):
+    imported("a,s,2020-01-01,mild,low,1")
+    before = (tmp_path / "log.parquet").read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sorting.Spill, "_write", full)
+    with pytest.raises(OSError, match="No space"):
+        imported("b,s,2020-01-01,mild,low,1")
+    assert (tmp_path / "log.parquet").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["confide.key", "log.parquet", "raw.csv"]
 
 
 @pytest.fixture
@@ -108,12 +367,13 @@ def test_minari(minari_set, tmp_path):
     make, spaces = minari_set
     data = make([[3, 4, 5], [5, 4, 3], [3, 3, 3]], spaces.Discrete(4, start=3))
     from_minari(data, tmp_path / "log.parquet")
-    (block,) = open_logs(tmp_path / "log.parquet", action="action").blocks()
-    assert (block.count, block.states.tolist(), block.actions.tolist()) == (3, [0, 1, 2, 1, 0, 0], [0, 1] * 3)
-    assert block.rewards.tolist() == [0.5, 1.0] * 3
-    from_minari("test/log-v0", tmp_path / "log.parquet", user=lambda episode: -(episode.id % 2))
-    (block,) = open_logs(tmp_path / "log.parquet", max_trajectories=2).blocks()
-    assert (block.users.tolist(), block.states.tolist()) == ([0, 1, 3], [2, 1, 0, 1, 0, 0])
+    rows = {n: [row[2:] for row in found] for n, found in _by_user(tmp_path / "log.parquet", tmp_path / "confide.key").items()}
+    assert rows == {n: [(a, 0.5, 0), (b, 1.0, 1)] for n, (a, b) in enumerate([(0, 1), (2, 1), (0, 0)])}
+    from_minari("test/log-v0", tmp_path / "log.parquet", user=lambda episode: episode.id % 2)
+    rows = _by_user(tmp_path / "log.parquet", tmp_path / "confide.key")
+    assert [row[:3] for row in rows[0]] == [(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 1, 0)]  # the third episode is a second stay
+    import_log("minari:test/log-v0", tmp_path / "log.parquet", states=3)
+    assert len(_by_user(tmp_path / "log.parquet", tmp_path / "confide.key")) == 3
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:minari")

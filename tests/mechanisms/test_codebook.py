@@ -227,8 +227,9 @@ def test_no_such_report_of_signs(made):
 
 @pytest.mark.parametrize("loss", [0.5, 1.0, 4.0, 200.0])
 def test_how_long_a_draw_takes_says_nothing_about_it(loss):
-    """Every attempt draws two numbers with fixed ranges, near or far; the far ones are kept with e^-loss, rounded up by 2^-126 at most."""
-    near, asked = np.arange(1024) < 300, []
+    """There is one draw from a fixed range, near or far; every number of it belongs to one index, and far ones own e^-loss of a near one,
+    rounded up by 2^-126 at most."""
+    near, asked = np.arange(1024) % 3 == 0, []
 
     def below(limit):
         asked.append(limit)
@@ -236,8 +237,13 @@ def test_how_long_a_draw_takes_says_nothing_about_it(loss):
 
     for _ in range(50):
         sources._chosen(below, near, loss)
-    assert set(asked[::2]) == {1024} and set(asked[1::2]) == {2**128}
-    limit = sources._just_above(loss)
+    limit, many = sources._just_above(loss), int(near.sum())
+    whole = many * 2**128 + (1024 - many) * limit
+    assert asked == [whole] * 50
+    edges = [k * 2**128 for k in range(many)] + [many * 2**128 + k * limit for k in range(1024 - many)]
+    order = np.concatenate([np.flatnonzero(near), np.flatnonzero(~near)])
+    for first, last, index in zip(edges, [*edges[1:], whole], order, strict=True):
+        assert {sources._chosen(lambda _, at=at: at, near, loss) for at in (first, last - 1)} == {index}
     with localcontext() as context:
         context.prec = 100
         assert 0 < Decimal(limit) / 2**128 - (-Decimal(loss)).exp() < Decimal(2) ** -126

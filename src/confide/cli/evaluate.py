@@ -143,8 +143,8 @@ def evaluate(
     layout |= {"max_trajectories": max_trajectories, "max_steps": max_steps}
     asked = LogRelease(estimator, made, privacy, noise, files, layout, name)
     with _only_ours(no_privacy), careful(asked, ledger, out) as budget:
-        estimate, paid, warned = released(asked, budget, out, backend, workers, as_json)
-        _show(_shown(asked, estimate, paid, level), warned, out, as_json)
+        estimate, paid, warned, labels = released(asked, budget, out, backend, workers, as_json)
+        _show(_shown(asked, estimate, paid, level, labels.state), warned, out, as_json)
 
 
 @contextmanager
@@ -158,7 +158,7 @@ def _only_ours(no_privacy: bool) -> Iterator[None]:
             os.umask(before)
 
 
-def _shown(asked: LogRelease, estimate: "ValueEstimate", paid: str, level: float) -> "Shown":
+def _shown(asked: LogRelease, estimate: "ValueEstimate", paid: str, level: float, labels: tuple[str, ...]) -> "Shown":
     """The estimate with what was clipped, which noise was added, and what was charged."""
     from confide.evaluation.catalogue import entry_of
     from confide.report.values import Shown
@@ -169,7 +169,7 @@ def _shown(asked: LogRelease, estimate: "ValueEstimate", paid: str, level: float
     title = f"{what} by {asked.estimator}"
     said = (("counted", f"{counted}."), ("noise", asked.noise.why), ("ledger", paid))
     told = said if asked.noise.source != "none" else (said[0], said[2])
-    return Shown(estimate, title, level, told, one, asked.made.about)
+    return Shown(estimate, title, level, told, one, asked.made.about, labels)
 
 
 def _show(shown: "Shown", warned: list[str], out: Path | None, as_json: bool) -> None:
@@ -218,9 +218,9 @@ def _print(shown: "Shown") -> None:
     console.print(summary)
     values = Table(box=box.SIMPLE, pad_edge=False)
     for title in titles(shown):
-        values.add_column(title, justify="right")
+        values.add_column(title, justify="left" if title == "state" and shown.labels else "right")
     for row in rows(shown, _ROWS):
-        values.add_row(*cells(shown, row))
+        values.add_row(*map(Text, cells(shown, row)))
     console.print(values)
     more = len(shown.estimate.values) - _ROWS
     if more > 0:

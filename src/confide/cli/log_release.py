@@ -16,7 +16,7 @@ from confide.cli.progress import counting
 if TYPE_CHECKING:
     from confide.evaluation import ValueEstimate
     from confide.evaluation.catalogue import Noise
-    from confide.logs import Logs
+    from confide.logs import Labels, Logs
     from confide.privacy.ledger import Account, Ledger, Spend
     from confide.privacy.request import Request
 
@@ -64,8 +64,8 @@ def _charged(ledger: "Ledger | None", asked: LogRelease) -> "Spend | None":
 
 def released(
     asked: LogRelease, ledger: "Ledger | None", out: Path | None, backend: str, workers: int | None, quiet: bool
-) -> "tuple[ValueEstimate, str, list[str]]":
-    """The estimate, its cost in words, and warnings."""
+) -> "tuple[ValueEstimate, str, list[str], Labels]":
+    """The estimate, its cost in words, warnings, and the labels that may be shown with it."""
     import numpy as np
 
     from confide.errors import InvalidParameter, LogError
@@ -77,6 +77,7 @@ def released(
     logs = open_logs(asked.files, **asked.layout)
     if not logs.parts:
         raise LogError("the log is empty: it has no rows")
+    logs = _looked_at(logs, getattr(asked.made, "states", None), ledger, known)
     with _progress(logs, entry_of(asked.estimator).reads, quiet) as progress, _without_warnings():
         estimate = asked.made.release(
             logs.on(backend, workers=workers),
@@ -90,7 +91,21 @@ def released(
         raise InvalidParameter(f"{out} contains another estimate: choose another folder")
     before = known.when if known is not None and known.released else None
     warned = delta_warnings(estimate.guarantee.users, asked.privacy.delta) + [str(one) for one in asked.made.warnings(estimate)]
-    return estimate, _paid(asked, ledger, before), warned
+    return estimate, _paid(asked, ledger, before), warned, logs.labels.published
+
+
+def _looked_at(logs: "Logs", states: int | None, ledger: "Ledger | None", known: "Spend | None") -> "Logs":
+    """The log, unless a release of it would be worth nothing: nobody should pay for noise. Without a ledger nobody pays."""
+    from confide.errors import InvalidParameter
+
+    labelled = len(logs.labels.published.state)
+    if states is not None and labelled > states:
+        raise InvalidParameter(
+            f"the log declares {labelled:,} states, and --states {states:,} leaves some out: say --states {labelled}"
+        )
+    if ledger is None:
+        return logs
+    return logs.usable(states=states) if known is None else logs.assumed_usable
 
 
 def _afford(ledger: "Ledger", asked: LogRelease) -> None:

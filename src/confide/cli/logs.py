@@ -1,16 +1,22 @@
-"""confide logs: check a log before it is used."""
+"""confide logs: make a log of a raw table, and check a log before it is used."""
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from confide.cli.options import AsJson, print_json
+from confide.cli.progress import counting
 
 if TYPE_CHECKING:
     from confide.logs import Logs
 
 app = typer.Typer(
-    name="logs", help="Check logged trajectories. For the data holder: the output is not private.", no_args_is_help=True
+    name="logs",
+    help="Import and check logged trajectories. For the data holder: the output is not private.",
+    no_args_is_help=True,
 )
 
 Files = Annotated[list[str], typer.Argument(help="Parquet or Arrow files, glob patterns or folders.", show_default=False)]
@@ -62,3 +68,121 @@ def check(
         print_json(found.to_dict())
     else:
         typer.echo(str(found))
+
+
+ImportUser = Annotated[str, typer.Option(help="Column of user ids. They are hashed with your key, and are not in the log.")]
+Stay = Annotated[str, typer.Option(help="Column of ids of stays; empty if each user has one trajectory.")]
+Time = Annotated[str, typer.Option(help="Column of timestamps or numbers that order a stay; empty if rows are in order.")]
+TimeFormat = Annotated[
+    str | None, typer.Option(help="Format of timestamps that are not ISO 8601, such as '%d/%m/%Y %H:%M'.", show_default=False)
+]
+StatesFile = Annotated[
+    Path | None,
+    typer.Option(help="Labels of states, one per line: public, and shown with results. A value that is none of them is refused."),
+]
+ActionsFile = Annotated[Path | None, typer.Option(help="Labels of actions, one per line: public, and shown with results.")]
+States = Annotated[int | None, typer.Option(help="Number of states, if they are whole numbers from 0.", min=1)]
+Actions = Annotated[int | None, typer.Option(help="Number of actions, if they are whole numbers from 0.", min=1)]
+FromData = Annotated[
+    bool,
+    typer.Option(
+        "--labels-from-data",
+        help="Take labels from the data. The list tells which labels occur: it must not be published, and results show numbers.",
+    ),
+]
+Unknown = Annotated[str, typer.Option(help="Values that are not declared: refuse, or missing.")]
+Rows = Annotated[str, typer.Option(help="Of several rows of one time, the value that counts: last or first.")]
+Rewards = Annotated[str, typer.Option(help="Of several rows of one time, the reward: sum, mean, last or first.")]
+Drop = Annotated[str, typer.Option(help="A step with a missing cell: drop its row, or the whole person, who contributes zero.")]
+FillReward = Annotated[float | None, typer.Option(help="Reward of steps where it is missing.", show_default=False)]
+Delimiter = Annotated[str, typer.Option(help="Character between the cells of a CSV file.")]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="File with the key for user ids; made, readable by you only, if it is not there.",
+        show_default="confide.key beside --out",
+    ),
+]
+
+
+@app.command("import")
+def import_(
+    source: Annotated[str, typer.Argument(help="CSV, Parquet or Arrow file, or minari:NAME.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Parquet file to write.", show_default=False)],
+    user: ImportUser = "user",
+    stay: Stay = "",
+    time: Time = "",
+    state: State = "state",
+    reward: Reward = "reward",
+    action: Action = "",
+    probability: Probability = "",
+    states_file: StatesFile = None,
+    actions_file: ActionsFile = None,
+    states: States = None,
+    actions: Actions = None,
+    labels_from_data: FromData = False,
+    unknown: Unknown = "refuse",
+    rows: Rows = "last",
+    rewards: Rewards = "sum",
+    drop: Drop = "row",
+    fill_reward: FillReward = None,
+    time_format: TimeFormat = None,
+    delimiter: Delimiter = ",",
+    key: KeyFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a log of a raw table: encode, sort, remove duplicates, number the steps. Charges nothing.
+
+    User ids are used to put rows together and are hashed with your key: they never leave this command. What is printed is exact, so it is
+    NOT PRIVATE: for the data holder only.
+    """
+    from confide.logs import import_log
+
+    columns: dict[str, Any] = {"user": user, "stay": stay or None, "time": time or None, "state": state, "reward": reward}
+    columns |= {"action": action or None, "probability": probability or None}
+    with _importing(as_json) as progress:
+        found = import_log(
+            source,
+            out,
+            **columns,
+            states=_declared("states", states, states_file),
+            actions=_declared("actions", actions, actions_file),
+            labels_from_data=labels_from_data,
+            unknown=unknown,
+            rows=rows,
+            rewards=rewards,
+            drop=drop,
+            fill_reward=fill_reward,
+            time_format=time_format,
+            delimiter="\t" if delimiter == "\\t" else delimiter,
+            key=key,
+            progress=progress,
+        )
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        typer.echo(str(found))
+        typer.echo(f"log: {found.path} (confide logs check looks at it, confide evaluate releases from it)")
+
+
+def _declared(name: str, number: int | None, file: Path | None) -> Any:
+    from confide.logs.labels import read_labels
+
+    if number is not None and file is not None:
+        raise typer.BadParameter(f"give --{name} or --{name}-file, not both")
+    return number if file is None else read_labels(file)
+
+
+@contextmanager
+def _importing(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar in percent: reading is about two thirds of the work."""
+    with counting(quiet, "importing", 100, "%") as advance:
+        shown = 0
+
+        def progress(what: str, done: int, total: int) -> None:
+            nonlocal shown
+            now = 66 * done // max(total, 1) if what == "reading" else 66 + 34 * done // max(total, 1)
+            advance(now - shown)
+            shown = now
+
+        yield progress

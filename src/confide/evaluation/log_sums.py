@@ -95,6 +95,9 @@ class LogSums:
 
 def said(logs: Logs, privacy: Request) -> list[str]:
     """What a certificate assumes on top of the standing assumptions."""
-    ids = "User ids, their order and the files that contain them are public; a user who contributes zero remains in this order."
+    ids = (
+        "User ids put rows together and are in no result. The guarantee is about what users' rows contain: which ids the log has, their "
+        "order and their files are not protected from somebody who sees its errors; a user who contributes zero remains in this order."
+    )
     public = [] if isinstance(privacy, NoPrivacy) else ["The number of users in the log is public.", ids]
     return [*logs.assumptions, *public]

@@ -2,9 +2,25 @@
 
 from confide.logs.check import Check
 from confide.logs.columns import Caps, Columns
-from confide.logs.imports import from_csv, from_minari
+from confide.logs.imports import from_minari, import_log
+from confide.logs.labels import Labels
 from confide.logs.log import Logs, Statistic, in_memory, open
 from confide.logs.simulate import simulate
+from confide.logs.summary import Imported
 from confide.logs.writing import write
 
-__all__ = ["Caps", "Check", "Columns", "Logs", "Statistic", "from_csv", "from_minari", "in_memory", "open", "simulate", "write"]
+__all__ = [
+    "Caps",
+    "Check",
+    "Columns",
+    "Imported",
+    "Labels",
+    "Logs",
+    "Statistic",
+    "from_minari",
+    "import_log",
+    "in_memory",
+    "open",
+    "simulate",
+    "write",
+]

@@ -37,7 +37,7 @@ class Rows:
     def arrays(self, stop: int | None = None) -> tuple[npt.NDArray[Any], ...]:
         """The columns up to a row, all read-only as Arrow's own are: so a kernel is compiled once."""
         columns = self.user, self.trajectory, self.step, self.state, self.reward, self.action, self.probability, self.hollow
-        return tuple(_read_only(column[:stop]) for column in columns)
+        return tuple(read_only(column[:stop]) for column in columns)
 
 
 class Ids:
@@ -208,7 +208,7 @@ def _ordered(column: Any) -> Ints:
     return numbers.astype(np.int64, copy=False)  # type: ignore[no-any-return]
 
 
-def _read_only(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def read_only(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     view = np.ascontiguousarray(column).view()
     view.flags.writeable = False
     return view

@@ -5,11 +5,16 @@ from typing import Any
 
 import numpy as np
 
+from confide.errors import LogError
 from confide.logs import _kernels
-from confide.logs.arrays import Decoder
+from confide.logs.arrays import NULL, Decoder
+from confide.logs.labels import NO_LABELS, Labels
 from confide.logs.reader import Part
 
 LABEL = "NOT PRIVATE: for the data holder only"
+CHECKED = (
+    "The data holder released this only after a check that most users contribute; the guarantee does not cover that it passed."
+)
 LARGEST = int(np.iinfo(np.int64).max)
 
 
@@ -30,17 +35,25 @@ class Check:
     over_steps: int = 0  # users with a longer trajectory than is counted
     zero: int = 0  # users who contribute zero, because of a row within the caps
     assumptions: tuple[str, ...] = ()
+    labels: Labels = NO_LABELS
 
     def __add__(self, other: "Check") -> "Check":
         sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
-        return Check(**sums, assumptions=self.assumptions)
+        return Check(**sums, assumptions=self.assumptions, labels=self.labels)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"label": LABEL, **asdict(self)}
+        found = {"label": LABEL, **asdict(self)}
+        if not self.labels.to_dict():
+            del found["labels"]
+        return found
 
     def __str__(self) -> str:
         lines = [LABEL, *(f"  {words:<58}{getattr(self, name):>15,}" for name, words in _WORDS.items())]
-        return "\n".join(lines + [f"  assumed: {assumption}" for assumption in self.assumptions])
+        lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
+        for kind, names in self.labels.to_dict().items():
+            public = "public" if kind not in self.labels.from_data else "taken from the data, not public"
+            lines += [f"  {kind}s ({public}):", *(f"    {number:>6}  {name}" for number, name in enumerate(names))]
+        return "\n".join(lines)
 
 
 _WORDS = {
@@ -57,7 +70,7 @@ _WORDS = {
     "over_steps": "users with a longer trajectory than is counted",
     "zero": "users who would contribute zero",
 }
-_COUNTS = tuple(field.name for field in fields(Check) if field.name != "assumptions")
+_COUNTS = tuple(field.name for field in fields(Check) if field.name not in ("assumptions", "labels"))
 
 
 def inspected(part: Part, states: int | None) -> Check:
@@ -75,3 +88,30 @@ def inspected(part: Part, states: int | None) -> Check:
         at[_kernels.NOT_FINITE] -= rows.null_numbers  # a null is counted as a null only
     counts = dict(zip((name for name in _COUNTS if name != "nulls"), at[: _kernels.COUNTS].tolist(), strict=True))
     return Check(**counts, nulls=nulls)
+
+
+def refuse_zeros(part: Part, states: int | None) -> None:
+    """Refuse a part of which most users would contribute zero, without a number; name the column of which most cells are bad."""
+    found = inspected(part, states)
+    if 2 * found.zero <= found.users:
+        return
+    names, bad = part.layout.columns, dict[str, int]()
+    largest = LARGEST if states is None else states - 1
+    for _, rows in part.rows(Decoder(part.layout, part.before())):
+        counted = {
+            names.state: ((rows.state < 0) | (rows.state > largest)).sum(),
+            names.reward: (~np.isfinite(rows.reward)).sum(),
+        }
+        counted[names.action or ""] = (rows.action < 0).sum()
+        counted[names.probability or ""] = (~((rows.probability > 0) & (rows.probability <= 1))).sum()
+        counted[names.step or ""] = (rows.step == NULL).sum() + (np.diff(rows.step) == 0).sum()
+        for name, number in counted.items():
+            bad[name] = bad.get(name, 0) + int(number)
+    worst = max(bad, key=lambda name: bad[name])
+    why = "has cells that are missing, repeated or no numbers in the expected range"
+    if worst == names.state and states is not None:
+        why = f"has cells that are missing or no whole numbers from 0 to {states - 1:,}"
+    raise LogError(
+        f"most users would contribute zero, because column {worst!r} {why}; nothing was charged. confide logs check counts them, and "
+        "confide logs import makes a log of a raw table"
+    )

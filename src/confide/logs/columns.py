@@ -78,7 +78,7 @@ def layout_of(schema: Any, columns: Columns, where: str) -> Layout:
             problem = "there twice" if name in schema.names else "missing"
             optional = {columns.trajectory: "trajectory", columns.step: "step"}.get(name)
             hint = f'; if there is none, say {optional}=None (--{optional} "" on the command line)' if optional else ""
-            raise LogError(f"{where}: column {name!r} is {problem}, the file has {_some(schema.names)}{hint}")
+            raise LogError(f"{where}: column {name!r} is {problem}, the file has {some(schema.names)}{hint}")
     found = {name: schema.field(name).type for name in names}
     for name, kind in found.items():
         if lists and name != columns.user:
@@ -113,7 +113,7 @@ def _is_number(kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind))
 
 
-def _some(names: list[str]) -> str:
+def some(names: list[str]) -> str:
     """The first names of a file that may have a hundred thousand."""
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return ", ".join(map(shown, names[:_NAMED])) + more

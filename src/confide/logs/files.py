@@ -167,7 +167,7 @@ def _source(name: str) -> Source:
         return ParquetSource(name)
     if magic == b"ARROW1":
         return ArrowSource(name)
-    hint = "; confide.logs.from_csv makes a Parquet file of a CSV file" if name.endswith((".csv", ".csv.gz")) else ""
+    hint = "; make it one with confide logs import, or confide.logs.import_log" if name.endswith((".csv", ".csv.gz")) else ""
     raise LogError(f"{name}: neither a Parquet file nor an Arrow file{hint}")
 
 

@@ -1,141 +1,297 @@
-"""Logs of other kinds as Parquet files: CSV, and Minari data sets with discrete observations."""
+"""A raw table, as a log: encoded, sorted, without duplicates, one row per step, in memory that does not grow with it."""
 
-import importlib
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from confide.arguments import has, regular
-from confide.errors import InvalidParameter, LogError, MissingExtra
-from confide.logs.arrays import NULL, whole_numbers
+from confide import arguments
+from confide._durable import building
+from confide.errors import InvalidParameter, LogError
+from confide.logs import raw
+from confide.logs.cells import MISSING, Categories, Tally, Times, id_column, numbers
 from confide.logs.columns import Columns
+from confide.logs.identity import KEY, Pseudonyms, hashed, key_in
+from confide.logs.labels import Labels, checked
+from confide.logs.sorting import Spill
+from confide.logs.steps import PERSON, Counts, Rules, steps_of
+from confide.logs.summary import Imported, summary, unused
 from confide.logs.writing import write_batches
 
-_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-_INTEGER = r"^\s*-?\d{1,18}\s*$"
+Progress = Callable[[str, int, int], None]  # what is done, how much of it, and in all
+Declared = int | Sequence[str] | None
+REFUSE, UNKNOWN_MISSING = "refuse", "missing"
+_STAY_SEED = 0x5DEECE66D
+_FIXES = {
+    "user": "give the column of ids",
+    "stay": "give the column of ids of stays",
+    "time": "give its format with --time-format, such as '%d/%m/%Y %H:%M'",
+    "state": "if they are labels, list them in a file, one per line, and give it as --states-file; or use --labels-from-data",
+    "action": "if they are labels, list them in a file, one per line, and give it as --actions-file; or use --labels-from-data",
+    "reward": "write numbers with a decimal point",
+    "probability": "write numbers with a decimal point",
+}
 
 
-def from_csv(
-    path: str | Path,
+def import_log(
+    source: Any,
     out: str | Path,
     *,
     user: str = "user",
-    trajectory: str | None = "trajectory",
-    step: str | None = "step",
+    stay: str | None = None,
+    time: str | None = None,
     state: str = "state",
     reward: str = "reward",
     action: str | None = None,
     probability: str | None = None,
-) -> None:
-    """One row per step of a CSV file with a header, as Parquet under the same names; in bounded memory, and in the same order.
+    states: Declared = None,
+    actions: Declared = None,
+    labels_from_data: bool = False,
+    unknown: str = REFUSE,
+    rows: str = "last",
+    rewards: str = "sum",
+    drop: str = "row",
+    fill_reward: float | None = None,
+    time_format: str | None = None,
+    delimiter: str = ",",
+    key: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Imported:
+    """A raw table as a log that `open` reads under its usual names; what was done and lost, for the data holder only.
 
-    A cell that is not a number becomes null, which is a bad row of that user and nobody else's. Ids are whole numbers if all of the first
-    megabyte are, else strings.
+    Parameters
+    ----------
+    source: a CSV, Parquet or Arrow file, a data frame (pandas, Polars, Arrow, ...), a Minari data set or "minari:NAME". In any order.
+    out: the Parquet file to write; it is there when all of it is, and readable by its owner only.
+    user, stay, time, state, reward, action, probability: the names of the columns. Without `stay` all rows of a user are one trajectory;
+        without `time` rows are in order.
+    states, actions: public: the labels in the order of their numbers, or how many numbers there are. A value that is none of them is
+        refused, or counted as missing with unknown="missing".
+    labels_from_data: take labels from the data. The list then tells which labels occur, and is not shown with results.
+    rows, rewards: of several rows of one time "last" or "first" is taken; rewards may be added up ("sum") or averaged ("mean").
+    drop: a step with a missing cell is left out ("row"), or its whole "person". `fill_reward`: the reward where it is missing.
+    key: the file with the key under which users' ids are hashed, made if it is not there; by default `confide.key` beside `out`.
     """
-    columns = Columns(user, trajectory, step, state, reward, action, probability)
-    try:
-        regular(path)
-    except OSError as error:
-        raise LogError(f"{path}: {error.strerror}") from None
-    batches = _csv_batches(str(path), columns)
-    first = next(batches, None)
-    if first is None:
-        raise LogError(f"{path}: there is nothing after the header")
-    write_batches(out, chain([first], batches), first.schema)
-
-
-def _csv_batches(path: str, columns: Columns) -> Iterator[Any]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from pyarrow import csv
-
+    columns = Columns(user, stay, time, state, reward, action, probability)
+    vocabulary = _vocabulary(states, actions)
+    arguments.flag("labels_from_data", labels_from_data)
+    arguments.choice("unknown", unknown, (REFUSE, UNKNOWN_MISSING))
+    rules = Rules(rows, rewards, drop, fill_reward)
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise InvalidParameter(f"delimiter must be one character, got {arguments.shown(delimiter)}")
+    if time_format is not None:
+        arguments.text("time_format", time_format, empty=False)
+    if progress is not None and not callable(progress):
+        raise InvalidParameter(f"progress must be a function of what is done, how much and in all, got {type(progress).__name__}")
+    target = Path(arguments.path("out", out))
+    if isinstance(source, str | Path) and target.exists() and Path(source).exists() and target.samefile(source):
+        raise InvalidParameter(f"out must be another file than the source, got {arguments.shown(out)}")
+    key_path = Path(arguments.path("key", key)) if key is not None else target.with_name(KEY)
+    table = Table(columns, vocabulary, labels_from_data, unknown == REFUSE, time_format)
     names = [name for name in columns.all if name is not None]
-    options = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=names, strings_can_be_null=True)
-    try:
-        with csv.open_csv(path, convert_options=options) as reader:
-            kinds: dict[str, Any] = {}
-            for batch in reader:
-                for name in (columns.user, columns.trajectory):
-                    if name is not None and name not in kinds:
-                        whole = pc.all(pc.match_substring_regex(batch.column(name), _INTEGER)).as_py() is not False
-                        kinds[name] = pa.int64() if whole else pa.string()
-                yield pa.record_batch({name: _converted(batch.column(name), name, columns, kinds) for name in names})
-    except pa.ArrowKeyError:
-        raise LogError(f"{path}: the header must name {', '.join(map(repr, names))}") from None
-    except FileNotFoundError:
-        raise LogError(f"{path}: No such file or directory") from None
-    except (pa.ArrowException, OSError):  # without what Arrow says: it quotes the row
-        raise LogError(f"{path}: not a CSV file with a header and equal rows") from None
+    declared = frozenset(label for given in vocabulary if isinstance(given, tuple) for label in given)
+    with building(target) as place:
+        said = (lambda done, total: progress("reading", done, total)) if progress is not None else None
+        batches = raw.batches(source, names, declared, delimiter, said)
+        pseudonyms = Pseudonyms(key_in(key_path))
+        spill = Spill(place.parent)
+        for batch in batches:
+            spill.add(table.rows(batch, pseudonyms))
+        labels = table.finished()
+        counts = _written(place, spill, table, labels, rules, progress)
+    did = _did(columns, rules, labels, key_path)
+    return summary(str(target), str(key_path), counts, table.tallies, labels, (did, table.warnings(labels)))
 
 
-def _converted(column: Any, name: str, columns: Columns, kinds: dict[str, Any]) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if kinds.get(name) == pa.string():
-        return column
-    pattern = _INTEGER if name in kinds else _NUMBER
-    fits = pc.match_substring_regex(column, pattern).fill_null(False)
-    if name == columns.user and pc.any(pc.and_(column.is_valid(), pc.invert(fits))).as_py():
-        raise LogError(
-            f"column {name!r} starts with whole numbers and continues with other values: write all values as whole numbers, or all as text"
-        )
-    text = pc.utf8_trim_whitespace(pc.if_else(fits, column, pa.scalar(None, pa.string())))
-    if name in kinds:
-        return text.cast(pa.int64())
-    numbers = pc.replace_substring_regex(text, r"^\+", "").cast(pa.float64())
-    if name in (columns.reward, columns.probability):
-        return numbers
-    whole = whole_numbers(numbers)
-    return pa.array(whole, mask=whole == NULL)
-
-
-def from_minari(dataset: Any, out: str | Path, *, user: Callable[[Any], int | str] | None = None) -> None:
-    """A Minari data set (or its name) as Parquet, one row per trajectory. Each episode is a user of its own, unless `user(episode)` says.
+def from_minari(
+    dataset: Any, out: str | Path, *, user: Callable[[Any], int | str] | None = None, key: str | Path | None = None
+) -> Imported:
+    """A Minari data set (or its name) as a log. Each episode is a user of its own, unless `user(episode)` says.
 
     Only observations that are one of finitely many are states. Actions are kept where they are of that kind.
     """
-    try:
-        minari, spaces = importlib.import_module("minari"), importlib.import_module("gymnasium.spaces")
-    except ImportError:
-        raise MissingExtra("Minari data sets need Minari: pip install 'confide[minari]'") from None
-    try:
-        data = minari.load_dataset(dataset) if isinstance(dataset, str) else dataset
-    except (OSError, ValueError, LookupError, ImportError) as error:
-        raise InvalidParameter(f"dataset must be a Minari data set, or the name of one: {type(error).__name__}") from None
-    members = ("observation_space", "action_space", "episode_indices", "iterate_episodes")
-    has("dataset", data, members, "a Minari data set, or the name of one")
-    if not isinstance(data.observation_space, spaces.Discrete):
-        kind = type(data.observation_space).__name__
-        raise InvalidParameter(
-            f"the observations of a Minari data set must be Discrete to be states, got {kind}; make them states first"
-        )
-    indices = np.asarray(data.episode_indices)
-    owners = indices if user is None else np.array([user(episode) for episode in data.iterate_episodes(indices)])
-    if owners.dtype.kind not in "iuU":
-        raise InvalidParameter(f"user must return whole numbers or strings, got {owners.dtype}")
-    order = np.argsort(owners, kind="stable")
-    with_actions = isinstance(data.action_space, spaces.Discrete)
-    starts = int(data.observation_space.start), int(data.action_space.start) if with_actions else 0
-    rows = _minari_batches(data.iterate_episodes(indices[order]), owners[order], starts, with_actions)
-    first = next(rows, None)
-    if first is None:
-        raise LogError("the Minari data set has no episodes")
-    write_batches(out, chain([first], rows), first.schema, rows=100_000)
+    steps = raw.minari_steps(dataset, user)
+    action = "action" if "action" in steps.schema.names else None
+    return import_log(steps, out, stay="trajectory", time="step", action=action, key=key)
 
 
-def _minari_batches(episodes: Any, owners: Any, starts: tuple[int, int], with_actions: bool) -> Iterator[Any]:
+def _vocabulary(states: Declared, actions: Declared) -> tuple[int | tuple[str, ...] | None, int | tuple[str, ...] | None]:
+    found: list[int | tuple[str, ...] | None] = []
+    for name, given in (("states", states), ("actions", actions)):
+        if given is None or isinstance(given, int | np.integer):
+            found.append(None if given is None else arguments.whole(name, given, at_least=1, at_most=2**31 - 2))
+        else:
+            labels = checked(name, given)
+            if not labels:
+                raise InvalidParameter(f"{name} must be labels or how many there are, and there are none")
+            found.append(labels)
+    return found[0], found[1]
+
+
+class Table:
+    """The columns of a raw table, batch by batch, as arrays of numbers."""
+
+    def __init__(self, columns: Columns, vocabulary: tuple[Any, Any], collect: bool, refuse: bool, form: str | None) -> None:
+        self._columns, self._refuse, self._row = columns, refuse, 0
+        roles = dict(zip(("user", "stay", "time", "state", "reward", "action", "probability"), columns.all, strict=True))
+        self._tally = {role: Tally(role, name, _FIXES[role]) for role, name in roles.items() if name is not None}
+        self._times = Times(self._tally["time"], form) if "time" in self._tally else None
+        declared = {"state": vocabulary[0], "action": vocabulary[1]}
+        self._coded = {r: Categories(self._tally[r], given, collect) for r, given in declared.items() if r in self._tally}
+        self._declared = declared
+        if declared["action"] is not None and columns.action is None:
+            raise InvalidParameter("actions are declared, and there is no column of actions: give its name")
+
+    @property
+    def tallies(self) -> list[Tally]:
+        return list(self._tally.values())
+
+    def rows(self, batch: Any, pseudonyms: Pseudonyms) -> dict[str, Any]:
+        """The rows of a batch that have a user. `placed`: those that have a time and a stay."""
+        tally, cells = self._tally, {role: batch.column(each.name) for role, each in self._tally.items()}
+        ids = id_column(cells["user"], tally["user"].name)
+        users, known = pseudonyms.numbers(ids, f"column {tally['user'].name!r}")
+        tally["user"].add(ids, int((~known).sum()), 0)
+        found: dict[str, Any] = {"user": users}
+        found["time"], placed = np.arange(self._row, self._row + len(users)), np.ones(len(users), np.bool_)
+        self._row += len(users)
+        if self._times is not None:
+            found["time"], placed = self._times.read(cells["time"])
+        if "stay" in cells:
+            ids = id_column(cells["stay"], tally["stay"].name)
+            found["stay"] = hashed(ids, _STAY_SEED, f"column {tally['stay'].name!r}")
+            there = found["stay"] != 0
+            tally["stay"].add(ids, int((~there).sum()), 0)
+            placed = placed & there
+        found["placed"] = placed
+        for role, coded in self._coded.items():
+            found[role] = coded.read(cells[role])
+            self._refuse_undeclared(role)
+        found["reward"] = numbers(cells["reward"], tally["reward"])
+        if "probability" in cells:
+            found["probability"] = _probabilities(cells["probability"], tally["probability"])
+        return found if known.all() else {name: values[known] for name, values in found.items()}
+
+    def _refuse_undeclared(self, role: str) -> None:
+        tally, declared = self._tally[role], self._declared[role]
+        if not self._refuse or not tally.outside:
+            return
+        ignore = "or count them as missing with --unknown missing"
+        if isinstance(declared, tuple):
+            raise LogError(
+                f"column {tally.name!r} has values that are not among the {len(declared):,} declared {role}s: add them to the list, "
+                f"{ignore}"
+            )
+        span = f"0 to {declared - 1:,}" if declared is not None else "0 to 2147483646"
+        raise LogError(f"column {tally.name!r} has numbers that are not {role}s from {span}: renumber or declare them, {ignore}")
+
+    def finished(self) -> Labels:
+        """After the last batch: refuse columns without a value, and tell the labels."""
+        if not self._tally["user"].cells:
+            raise LogError("the table has no rows: there is nothing to import")
+        for tally in self._tally.values():
+            tally.refuse_empty()
+        declared = {role: given for role, given in self._declared.items() if isinstance(given, tuple)}
+        collected = {role: tuple(sorted(coded.found)) for role, coded in self._coded.items() if coded.found}
+        return Labels(**{**declared, **collected}, from_data=tuple(collected))
+
+    def recoded(self, role: str, labels: Labels) -> Any:
+        """Where each code that was given while reading stands among the sorted labels; None where codes are final."""
+        found = self._coded[role].found if role in self._coded else []
+        if not found:
+            return None
+        places = {label: place for place, label in enumerate(getattr(labels, role))}
+        return np.array([*(places[label] for label in found), MISSING], np.int32)  # the last one, also for -1
+
+    def warnings(self, labels: Labels) -> list[str]:
+        found = []
+        for role, coded in self._coded.items():
+            absent = np.flatnonzero(~coded.seen)
+            if len(absent):
+                names = getattr(labels, role)
+                found.append(unused(role, [names[i] if names else str(i) for i in absent.tolist()]))
+        if labels.from_data:
+            found.append(
+                f"the labels ({', '.join(labels.from_data)}) were taken from the data: the list tells which occur, and must not be "
+                "published; results show numbers. For labels in results, declare them with --states-file and --actions-file"
+            )
+        return found
+
+
+def _probabilities(column: Any, tally: Tally) -> Any:
+    """In (0, 1]; others are unreadable."""
+    found = numbers(column, tally)
+    bad = (found <= 0) | (found > 1)
+    tally.unreadable += int(bad.sum())
+    return np.where(bad, np.nan, found)
+
+
+def _written(place: Path, spill: Spill, table: Table, labels: Labels, rules: Rules, progress: Progress | None) -> Counts:
+    """All groups of the spill as steps, in one file."""
+    counts, recoded = Counts(), {role: table.recoded(role, labels) for role in ("state", "action")}
+    total = table.tallies[0].cells - table.tallies[0].missing
+
+    def batches() -> Iterator[Any]:
+        for done, rows in spill.groups():
+            for role, places in recoded.items():
+                if places is not None:
+                    rows[role] = places[rows[role]]
+            steps, some = steps_of(rows, rules)
+            counts.add(some)
+            if progress is not None:
+                progress("sorting", done, total)
+            yield _batch(steps, labels)
+
+    if not total:
+        raise LogError(f"column {table.tallies[0].name!r} has no id: give the column of user ids with --user")
+    write_batches(place, batches(), None)
+    _refuse_nothing(counts, table, rules)
+    return counts
+
+
+def _refuse_nothing(counts: Counts, table: Table, rules: Rules) -> None:
+    """Most people would contribute zero: name the column in which most is missing."""
+    if 2 * counts.zero <= counts.users:
+        return
+    worst = max(table.tallies, key=lambda tally: tally.missing + tally.unreadable + tally.outside)
+    lost = worst.missing + worst.unreadable + worst.outside
+    fix = (
+        "fill missing rewards with --fill-reward 0"
+        if worst.role == "reward"
+        else "repair it, or leave it out if it is not needed"
+    )
+    fix = "use --drop row" if rules.drop == PERSON else fix
+    raise LogError(
+        f"most users ({counts.zero:,} of {counts.users:,}) have no complete step and would contribute zero: {lost:,} cells of column "
+        f"{worst.name!r} are missing or unreadable; {fix}"
+    )
+
+
+def _batch(steps: dict[str, Any], labels: Labels) -> Any:
     import pyarrow as pa
 
-    for owner, episode in zip(owners, episodes, strict=True):
-        columns = {
-            "state": np.asarray(episode.observations, np.int64)[:-1] - starts[0],
-            "reward": np.asarray(episode.rewards, float),
-        }
-        if with_actions:
-            columns["action"] = np.asarray(episode.actions, np.int64) - starts[1]
-        lists = {name: pa.array([values]) for name, values in columns.items()}
-        yield pa.record_batch({"user": pa.array([owner.item()]), **lists})
+    order = ("user", "trajectory", "step", "state", "reward", "action", "probability")
+    columns = {name: steps[name] for name in order if name in steps}
+    columns["user"] = columns["user"].view(np.int64)
+    arrays = {
+        name: pa.array(values, mask=values == MISSING) if name in ("state", "action") else pa.array(values)
+        for name, values in columns.items()
+    }
+    return pa.record_batch(arrays, metadata=labels.metadata() or None)
+
+
+def _did(columns: Columns, rules: Rules, labels: Labels, key: Path) -> list[str]:
+    """In words."""
+    ids = f"user ids became numbers under the key in {key}: keep it, and keep it secret; ids, times and ids of stays are not in the log"
+    stays = "trajectories: " + (
+        f"one per {columns.trajectory}, in the order of their first time" if columns.trajectory else "one per user"
+    )
+    order = f"in the order of {columns.step}" if columns.step else "in the order of the table, because no time was given"
+    steps = f"steps: {order}; a step that was lost leaves a gap in the numbers"
+    several = f"several rows of one time: the {rules.rows} value of each column, the {rules.rewards} of rewards"
+    missing = "a step with a missing cell: " + ("left out" if rules.drop != PERSON else "its user contributes zero")
+    found = [ids, stays, steps] + ([several] if columns.step else []) + [missing]
+    for role, names in labels.to_dict().items():
+        found += [f"{role}s: {len(names):,} labels, {'taken from the data' if role in labels.from_data else 'declared'}"]
+    return found

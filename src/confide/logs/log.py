@@ -12,10 +12,11 @@ import numpy as np
 
 from confide.errors import InvalidParameter, LogError
 from confide.execution import check_backend, each
-from confide.logs.check import Check, inspected
+from confide.logs.check import CHECKED, Check, inspected, refuse_zeros
 from confide.logs.columns import Caps, Columns, Layout, layout_of
 from confide.logs.files import MemorySource, Paths, Source, reading, sources
 from confide.logs.guarded import Guarded
+from confide.logs.labels import NO_LABELS, Labels, labels_in, one_of
 from confide.logs.reader import BLOCK, Part, blocks_of, parts_of
 from confide.logs.writing import as_lists
 from confide.privacy.bounded import Bound, Bounded
@@ -37,7 +38,8 @@ class Statistic(Protocol):
 class Logs:
     """Users' trajectories, not in memory. Of each user `max_trajectories` trajectories of `max_steps` steps are counted, which is public.
 
-    `assumptions`: what a promise about users needs and reading could not verify, for the certificate.
+    `assumptions`: what a promise about users needs and reading could not verify, for the certificate. `labels`: of states and actions, as
+    `import_log` wrote them.
     """
 
     caps: Caps
@@ -45,6 +47,7 @@ class Logs:
     parts: tuple[Part, ...] = field(repr=False)
     backend: str = "local"
     workers: int | None = None
+    labels: Labels = field(default=NO_LABELS, repr=False)
 
     def on(self, backend: str, *, workers: int | None = None) -> "Logs":
         """The same log, read elsewhere: "local" (processes; one worker is this process), "ray" or "dask" (the cluster that this process
@@ -92,10 +95,25 @@ class Logs:
 
     def check(self, *, states: int | None = None, workers: int | None = 1) -> Check:
         """Counts of what is wrong. NOT PRIVATE: for the data holder only."""
-        if states is not None and (isinstance(states, bool) or not isinstance(states, int | np.integer) or states < 1):
-            raise InvalidParameter(f"states must be a whole number, at least 1, got states={states!r}")
+        _check_states(states)
         counted = each(Guarded(partial(inspected, states=states)), self.parts, workers=workers)
-        return sum(counted, Check(assumptions=self.assumptions))
+        return sum(counted, Check(assumptions=self.assumptions, labels=self.labels))
+
+    def usable(self, *, states: int | None = None) -> "Logs":
+        """The same log, unless most users of its first part would contribute zero: that is a `LogError` with the column and the fix.
+
+        For the data holder, before a ledger is charged. Whether it is refused depends on the data, and no guarantee covers that: keep a
+        refusal to yourself. The log that is returned says in `assumptions` that it was looked at.
+        """
+        _check_states(states)
+        if self.parts:
+            Guarded(partial(refuse_zeros, states=states))(self.parts[0])
+        return self.assumed_usable
+
+    @property
+    def assumed_usable(self) -> "Logs":
+        """The log that `usable` returns, without looking again."""
+        return replace(self, assumptions=(*(text for text in self.assumptions if text != CHECKED), CHECKED))
 
 
 def open(
@@ -117,14 +135,16 @@ def open(
     """
     caps, columns = Caps(max_trajectories, max_steps), Columns(user, trajectory, step, state, reward, action, probability)
     found = sources(paths)
-    layouts = [layout_of(source.schema(), columns, source.name) for source in found]
+    schemas = [source.schema() for source in found]
+    layouts = [layout_of(schema, columns, source.name) for schema, source in zip(schemas, found, strict=True)]
     files = [(source, layout) for source, layout in zip(found, layouts, strict=True) if sum(source.groups())]
     for source, layout in files:
         if layout.lists != files[0][1].lists or layout.types != files[0][1].types:
             raise LogError(f"{source.name} and {files[0][0].name} have columns of different types: all files of a log must agree")
     if trajectory is None and max_trajectories > 1 and not any(layout.lists for layout in layouts):
         raise InvalidParameter(f"without a column of trajectories each user has one, got max_trajectories={max_trajectories}")
-    return _logs(files, caps)
+    labels = one_of((source.name, labels_in(schema.metadata, source.name)) for schema, source in zip(schemas, found, strict=True))
+    return replace(_logs(files, caps), labels=labels)
 
 
 def in_memory(users: LoggedUsers | Iterable[LoggedUsers], *, max_trajectories: int = 1, max_steps: int = 10_000) -> Logs:
@@ -148,6 +168,11 @@ def in_memory(users: LoggedUsers | Iterable[LoggedUsers], *, max_trajectories: i
 def _logs(files: list[tuple[Source, Layout]], caps: Caps) -> Logs:
     parts = tuple(part for source, layout in files for part in parts_of(source, layout, caps))
     return Logs(caps, _assumptions(files), parts)
+
+
+def _check_states(states: Any) -> None:
+    if states is not None and (isinstance(states, bool) or not isinstance(states, int | np.integer) or states < 1):
+        raise InvalidParameter(f"states must be a whole number, at least 1, got states={states!r}")
 
 
 def _sum(statistic: Statistic, part: Part) -> Bounded:

@@ -251,18 +251,17 @@ _COIN = 2**128
 
 
 def _chosen(below: Callable[[int], int], likely: npt.NDArray[np.bool_], loss: float) -> int:
-    """By rejection: an index evenly, kept if it is likely, else with a probability just above e^-loss, else again.
+    """One even draw from n + (N - n) e^-loss, in units of 2^-128: each likely index owns 1 of it, each other one e^-loss.
 
-    Each attempt draws an index and one number of 128 bits, whatever comes of it, and how many attempts there are depends on how many
-    indices are likely, not on which: how long it takes says nothing about the index. (An exact coin is thrown a random number of
-    times that tells its result [Canonne20].) The probability is rounded up, so that no index is more than e^loss times as likely as
-    another.
+    There is one draw whatever comes of it, and what is computed from it is computed for both kinds of index: how long it takes says
+    nothing about the index. (An exact coin is thrown a random number of times that tells its result [Canonne20].) e^-loss is rounded up,
+    so that no index is more than e^loss times as likely as another.
     """
-    limit = _just_above(loss)
-    while True:
-        index, drawn = below(len(likely)), below(_COIN)
-        if bool(likely[index]) | (drawn < limit):
-            return index
+    other, near = _just_above(loss), int(likely.sum())
+    order = np.argsort(~likely, kind="stable")  # the likely ones first
+    drawn = below(near * _COIN + (len(likely) - near) * other)
+    past = drawn - near * _COIN
+    return int(order[(drawn // _COIN, near + past // other)[past >= 0]])
 
 
 @lru_cache(maxsize=64)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 _BARS = "#111827"  # error bars
 _FEW = 60  # states that have room for a bar each
+_TICK = 16  # characters of a label below the figure
 _ON_PAGE = 100  # rows of the page's table
 
 
@@ -64,6 +65,10 @@ class Shown:
     said: tuple[tuple[str, str], ...] = ()
     one: bool = False  # one value of a policy, not one per state
     about: str = "the true value"  # what an interval covers with its probability
+    labels: tuple[str, ...] = ()  # of states, if they have any: public ones only
+
+    def named(self, state: int) -> str:
+        return self.labels[state] if state < len(self.labels) else str(state)
 
     @cached_property
     def interval(self) -> tuple[Array, Array] | None:
@@ -159,7 +164,7 @@ def cells(shown: Shown, row: Sequence[float]) -> list[str]:
     """A row as text, with digits according to the range of values; low and high are one cell."""
     digits = max(0, 3 - int(np.floor(np.log10(shown.estimate.highest - shown.estimate.lowest))))
     state, value, *rest = row
-    made = [f"{int(state)}", f"{value:.{digits}f}"]
+    made = [shown.named(int(state)), f"{value:.{digits}f}"]
     if shown.interval is not None:
         low, high, *rest = rest
         made.append(f"{low:.{digits}f} to {high:.{digits}f}")
@@ -194,6 +199,7 @@ def record(shown: Shown) -> dict[str, Any]:
         },
         "said": [{"about": name, "text": text} for name, text in words(shown)],
         "level": shown.level,
+        "labels": list(shown.labels) or None,
         "values": estimate.values.tolist(),
         "low": low,
         "high": high,
@@ -233,6 +239,9 @@ def _draw(ax: "Axes", shown: Shown) -> None:
     ax.set(xlabel="" if shown.one else "states, ordered by value" if many else "state", ylabel=f"value{without}")
     if len(values) <= 20:
         ax.set_xticks([] if shown.one else place)
+        if shown.labels and not shown.one:
+            names = [shown.named(state)[:_TICK].replace("$", r"\$") for state in range(len(values))]  # no formula
+            ax.set_xticklabels(names, rotation=30, ha="right")
 
 
 def write_values(shown: Shown, folder: str | Path, *, command: str = "") -> Path:
@@ -242,8 +251,11 @@ def write_values(shown: Shown, folder: str | Path, *, command: str = "") -> Path
         (target / "figures").mkdir()
         with (target / "values.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(heads(shown))
-            writer.writerows([int(row[0]), *map(repr, row[1:])][shown.one :] for row in sorted(rows(shown)))
+            labelled = bool(shown.labels) and not shown.one
+            writer.writerow([*heads(shown), *["label"][:labelled]])
+            for row in sorted(rows(shown)):
+                state = int(row[0])
+                writer.writerow([*[state, *map(repr, row[1:])][shown.one :], *[shown.named(state)][:labelled]])
         figure = plot_values(shown)
         for ending in (".svg", ".png"):
             drawing.saved(figure, target / "figures" / f"values{ending}")

@@ -1,0 +1,190 @@
+"""The loops of an import: hashes of ids, a table of those that are known, and rows in the order of users, stays and times."""
+
+import numpy as np
+import numpy.typing as npt
+
+from confide._jit import njit
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
+Flags = npt.NDArray[np.bool_]
+
+_DIGIT = 11  # bits that one pass of a radix sort looks at
+_SHORT = 24  # rows that are sorted by insertion
+
+
+@njit
+def hash_texts(offsets: npt.NDArray[np.int32], data: Bytes, seed: int, out: Words) -> None:
+    """A seeded 64-bit hash of each text without the spaces around it; 0 where nothing is left."""
+    odd, other = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+    start = np.uint64(seed)
+    for i in range(out.size):
+        low, high = offsets[i], offsets[i + 1]
+        while low < high and (data[low] == 32 or 9 <= data[low] <= 13):
+            low += 1
+        while low < high and (data[high - 1] == 32 or 9 <= data[high - 1] <= 13):
+            high -= 1
+        if low == high:
+            out[i] = 0
+            continue
+        found = start ^ (np.uint64(high - low) * odd)
+        place = low
+        while place < high:
+            word, shift = np.uint64(0), np.uint64(0)
+            stop = min(place + 8, high)
+            while place < stop:
+                word |= np.uint64(data[place]) << shift
+                shift += np.uint64(8)
+                place += 1
+            found = (found ^ word) * odd
+            found = (found ^ (found >> np.uint64(32))) * other
+            found ^= found >> np.uint64(29)
+        found = (found ^ start) * odd
+        found ^= found >> np.uint64(32)
+        out[i] = max(found, np.uint64(1))
+
+
+@njit
+def hash_numbers(numbers: Ints, seed: int, out: Words) -> None:
+    """The same for whole numbers; it is never 0."""
+    odd, other = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+    start = np.uint64(seed)
+    for i in range(out.size):
+        found = (np.uint64(numbers[i]) ^ start) * odd
+        found = (found ^ (found >> np.uint64(32))) * other
+        found = (found ^ (found >> np.uint64(29)) ^ start) * odd
+        found ^= found >> np.uint64(32)
+        out[i] = max(found, np.uint64(1))
+
+
+@njit
+def find(hashes: Words, table: Words, slots: Ints, fresh: Ints) -> int:
+    """The slot of each hash in an open-addressing table (-1 for a hash of 0); new ones are entered. How many rows are `fresh`.
+
+    The size of the table is a power of two, and it has room.
+    """
+    mask, new = np.uint64(table.size - 1), 0
+    for i in range(hashes.size):
+        if hashes[i] == 0:
+            slots[i] = -1
+            continue
+        at = hashes[i] & mask
+        while table[at] != 0 and table[at] != hashes[i]:
+            at = (at + np.uint64(1)) & mask
+        if table[at] == 0:
+            table[at] = hashes[i]
+            fresh[new] = i
+            new += 1
+        slots[i] = np.int64(at)
+    return new
+
+
+@njit
+def radix_order(keys: Words) -> Ints:
+    """The stable order of the keys; digits in which all agree are skipped."""
+    n, size = keys.size, 1 << _DIGIT
+    order, other = np.arange(n), np.empty(n, np.int64)
+    starts = np.empty(size, np.int64)
+    for digit in range(6):
+        shift, mask = np.uint64(digit * _DIGIT), np.uint64(size - 1)
+        starts[:] = 0
+        for i in range(n):
+            starts[np.int64((keys[i] >> shift) & mask)] += 1
+        if n == 0 or starts[np.int64((keys[0] >> shift) & mask)] == n:
+            continue
+        total = 0
+        for d in range(size):
+            starts[d], total = total, total + starts[d]
+        for i in range(n):
+            place = np.int64((keys[order[i]] >> shift) & mask)
+            other[starts[place]] = order[i]
+            starts[place] += 1
+        order, other = other, order
+    return order
+
+
+@njit
+def order_times(user: Words, time: Ints, order: Ints) -> None:
+    """Rows of each user, who stand together in `order`, by time; rows of the same time stay in their order."""
+    n, first = order.size, 0
+    while first < n:
+        last, sorted_already = first + 1, True
+        while last < n and user[order[last]] == user[order[first]]:
+            sorted_already = sorted_already and time[order[last - 1]] <= time[order[last]]
+            last += 1
+        if not sorted_already and last - first <= _SHORT:
+            for i in range(first + 1, last):
+                row, j = order[i], i
+                while j > first and time[order[j - 1]] > time[row]:
+                    order[j] = order[j - 1]
+                    j -= 1
+                order[j] = row
+        elif not sorted_already:
+            some = order[first:last].copy()
+            order[first:last] = some[np.argsort(time[some], kind="mergesort")]
+        first = last
+
+
+@njit
+def order_stays(user: Words, stay: Words, order: Ints, number: Ints) -> None:
+    """Stays of each user by their first row in `order`: `number` counts them from 0, and the rows of a stay are made to stand together."""
+    n, first, most = order.size, 0, 1
+    while first < n:
+        last = first
+        while last < n and user[order[last]] == user[order[first]]:
+            last += 1
+        most, first = max(most, last - first), last
+    size = 2
+    while size < 2 * most:
+        size *= 2
+    mask = np.uint64(size - 1)
+    table, numbers = np.zeros(size, np.uint64), np.empty(size, np.int64)
+    owner, counts, rows = np.full(size, -1, np.int64), np.zeros(most + 1, np.int64), np.empty(most, np.int64)
+    first = 0
+    while first < n:
+        last, stays, before, apart = first, 0, -1, False
+        while last < n and user[order[last]] == user[order[first]]:
+            key = stay[order[last]]
+            at = key & mask
+            while owner[at] == first and table[at] != key:
+                at = (at + np.uint64(1)) & mask
+            if owner[at] != first:
+                owner[at], table[at], numbers[at] = first, key, stays
+                counts[stays] = 0
+                stays += 1
+            number[last] = numbers[at]
+            counts[numbers[at]] += 1
+            apart = apart or number[last] < before
+            before, last = number[last], last + 1
+        if apart:
+            total = 0
+            for s in range(stays):
+                counts[s], total = total, total + counts[s]
+            for i in range(first, last):
+                rows[counts[number[i]]] = order[i]
+                counts[number[i]] += 1
+            order[first:last] = rows[: last - first]
+            number[first:last] = np.sort(number[first:last])
+        first = last
+
+
+@njit
+def subsumed(starts: Ints, bits: Ints, missing: Flags, most: int, out: Flags) -> None:
+    """Rows of one step, starts[i] <= row < starts[i + 1], that say nothing which another row of it does not say: each cell is missing or
+    the same. `bits` and `missing` are [column, row]. Steps of more than so many rows are left alone."""
+    for g in range(starts.size - 1):
+        if starts[g + 1] - starts[g] > most:
+            continue
+        for i in range(starts[g], starts[g + 1]):
+            for j in range(starts[g], starts[g + 1]):
+                if i == j or out[j]:
+                    continue
+                same = True
+                for column in range(bits.shape[0]):
+                    if not missing[column, i] and (missing[column, j] or bits[column, i] != bits[column, j]):
+                        same = False
+                        break
+                if same:
+                    out[i] = True
+                    break

@@ -1,0 +1,312 @@
+"""Cells of a raw table as numbers: ids, times, states, actions, rewards and probabilities. What cannot be read is counted, per column."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from confide.errors import LogError
+from confide.logs.arrays import NULL, Array, Flags, Ints, whole_numbers
+from confide.logs.labels import LONGEST, MOST
+
+Codes = np.ndarray[tuple[int], np.dtype[np.int32]]
+MISSING = -1  # the code of a state or action that is not there
+LARGEST = 2**31 - 2  # the largest state or action
+_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+_DAY = r"((0[1-9]|1[0-2])-(0[1-9]|1\d|2\d)|(0[13-9]|1[0-2])-30|(0[13578]|1[02])-31)"
+_CLOCK = r"([01]\d|2[0-3])(:[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?"
+_DATE = rf"^\d{{4}}-{_DAY}([T ]{_CLOCK})?$"
+_ZONE = r"(Z|:\d\d[+-]\d\d:?\d\d)$"
+_FEW = 1000  # dates that look right and are none, such as the 29th of February 2021
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was found in a column. NOT PRIVATE. `fix`: what to do about a column that cannot be read."""
+
+    role: str
+    name: str
+    fix: str
+    kind: str = ""
+    cells: int = 0
+    missing: int = 0
+    unreadable: int = 0
+    outside: int = 0  # values that are not among those declared
+
+    def add(self, column: Any, missing: int, unreadable: int, outside: int = 0) -> None:
+        """Count a batch, and refuse a column of which most cells that are there cannot be read."""
+        self.kind = self.kind or _said(column.type)
+        self.cells += len(column)
+        self.missing, self.unreadable, self.outside = self.missing + missing, self.unreadable + unreadable, self.outside + outside
+        if unreadable > (len(column) - missing) / 2:
+            raise LogError(f"column {self.name!r}: most of its cells are no {self.role}: {self.fix}")
+
+    def refuse_empty(self) -> None:
+        if self.cells == self.missing:
+            raise LogError(
+                f"column {self.name!r} is empty: every cell is missing; give another column for --{self.role}, or leave it out"
+            )
+
+
+def _said(kind: Any) -> str:
+    return "text" if _is_text(kind) else str(kind)
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def usual(column: Any, name: str) -> Any:
+    """A column in one of few types: text (or categories of it) as `string`, decimals as floats, nothing as text that is missing."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        column, kind = column.storage, column.storage.type
+    try:
+        if types.is_dictionary(kind):
+            return pa.DictionaryArray.from_arrays(column.indices, usual(column.dictionary, name))
+        if _is_text(kind) or types.is_null(kind):
+            return column if types.is_string(kind) else column.cast(pa.string())
+        if types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind):
+            return column.cast(pa.binary())
+        if types.is_decimal(kind) or types.is_float16(kind):
+            return column.cast(pa.float64())
+    except pa.ArrowException:
+        raise LogError(f"column {name!r} of type {kind} cannot be read: write it as text or as numbers") from None
+    if types.is_nested(kind):
+        raise LogError(f"column {name!r} holds lists; confide evaluate and confide logs check read such files as they are")
+    return column
+
+
+def id_column(column: Any, name: str) -> Any:
+    """Ids as text, bytes or whole numbers, or categories of these."""
+    import pyarrow as pa
+
+    column = usual(column, name)
+    try:
+        if pa.types.is_floating(column.type):  # pandas has no whole numbers where one is missing
+            return column.cast(pa.int64())
+        return column.cast(pa.string()) if column.type == pa.uint64() else column
+    except pa.ArrowException:
+        raise LogError(f"column {name!r} holds numbers that are not whole: ids must be whole numbers or text") from None
+
+
+def numbers(column: Any, tally: Tally) -> Array:
+    """As floats, NaN for cells that are missing, or no finite number."""
+    import pyarrow as pa
+
+    column = usual(column, tally.name)
+    found: Array
+    if _is_text(column.type):
+        found, missing = _parsed(_decoded(column)), column.null_count
+    elif _is_number(column.type):
+        found = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        missing = int(np.isnan(found).sum())
+    else:
+        raise LogError(f"column {tally.name!r} must hold numbers, got {column.type}")
+    found = np.where(np.isinf(found), np.nan, found)
+    tally.add(column, missing, int(np.isnan(found).sum()) - missing)
+    return found
+
+
+def _is_number(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def _decoded(column: Any) -> Any:
+    import pyarrow as pa
+
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _parsed(column: Any) -> Array:
+    """Text as floats, NaN where it is no number; cell by cell only if there is such a cell."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        return column.cast(pa.float64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    except pa.ArrowInvalid:
+        fits = pc.match_substring_regex(column, _NUMBER).fill_null(False)
+        text = pc.utf8_trim_whitespace(pc.if_else(fits, column, pa.scalar(None, pa.string())))
+        return pc.replace_substring_regex(text, r"^\+", "").cast(pa.float64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+class Times:
+    """A column of times as whole numbers in the same order: timestamps as microseconds, floats by their bits, whole numbers as they are."""
+
+    def __init__(self, tally: Tally, form: str | None) -> None:
+        self.tally, self._form, self._text = tally, form, ""
+
+    def read(self, column: Any) -> tuple[Ints, Flags]:
+        """The numbers, and which rows have one."""
+        import pyarrow as pa
+        from pyarrow import types
+
+        column = usual(column, self.tally.name)
+        missing = column.null_count
+        if _is_text(column.type):
+            found = self._from_text(_decoded(column))
+        elif types.is_timestamp(column.type) or types.is_date(column.type):
+            found = column.cast(pa.timestamp("us"), safe=False)
+        elif _is_number(column.type):
+            found = column
+        else:
+            raise LogError(f"column {self.tally.name!r} must hold timestamps or numbers, got {column.type}")
+        ticks, there = _ticks(found)
+        if types.is_floating(column.type):
+            missing = int((~there).sum())
+        self.tally.add(column, missing, int((~there).sum()) - missing)
+        return ticks, there
+
+    def _from_text(self, column: Any) -> Any:
+        """Numbers or ISO dates: as which most cells of the first batch can be read."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self._form is not None:
+            try:
+                return pc.strptime(column, format=self._form, unit="us", error_is_null=True)
+            except pa.ArrowException:
+                raise LogError(f"--time-format {self._form!r} is not a format of dates, such as %d/%m/%Y %H:%M") from None
+        there = column.drop_null()
+        if not self._text and len(there):
+            numeric = pc.sum(pc.match_substring_regex(there, _NUMBER)).as_py()
+            self._text = "numbers" if 2 * numeric >= len(there) else "dates"
+        return _dates(column) if self._text == "dates" else pa.array(_parsed(column))
+
+
+def _ticks(column: Any) -> tuple[Ints, Flags]:
+    import pyarrow as pa
+    from pyarrow import types
+
+    there = np.ones(len(column), np.bool_)
+    if column.null_count:
+        there = column.is_valid().to_numpy(zero_copy_only=False)
+    if types.is_floating(column.type):
+        floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0  # no negative zero
+        bits: Ints = np.ascontiguousarray(floats).view(np.int64)
+        return np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits), there & ~np.isnan(floats)
+    if types.is_timestamp(column.type):
+        column = column.view(pa.int64())
+    return np.where(there, whole_numbers(column), 0), there
+
+
+def _dates(column: Any) -> Any:
+    """ISO dates as timestamps, null where it is none; with a zone where the text has one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kinds = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
+    first = column.drop_null()[:1]
+    with_zones = len(first) > 0 and pc.match_substring_regex(first, _ZONE)[0].as_py()
+    try:
+        return column.cast(kinds[with_zones]).cast(kinds[0])
+    except pa.ArrowInvalid:
+        pass
+    text = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"(\.\d{6})\d+", r"\1")  # not more than microseconds
+    text = pc.if_else(pc.match_substring_regex(text, _DATE).fill_null(False), text, pa.scalar(None, pa.string()))
+    zoned = pc.match_substring_regex(text, _ZONE)
+    plain, with_zone = (
+        _cast(pc.if_else(flags, text, pa.scalar(None, pa.string())), kind, [_FEW])
+        for flags, kind in ((pc.invert(zoned), kinds[0]), (zoned, kinds[1]))
+    )
+    return pc.coalesce(plain, with_zone.cast(kinds[0]))
+
+
+def _cast(text: Any, kind: Any, tries: list[int]) -> Any:
+    """Cell by cell around those that fail, at most so many times."""
+    import pyarrow as pa
+
+    try:
+        return text.cast(kind)
+    except pa.ArrowInvalid:
+        tries[0] -= 1
+        if len(text) == 1 or tries[0] < 0:
+            return pa.nulls(len(text), kind)
+        half = len(text) // 2
+        return pa.concat_arrays([_cast(text[:half], kind, tries), _cast(text[half:], kind, tries)])
+
+
+class Categories:
+    """A column of states or actions as codes: the places of its labels, or whole numbers as they are.
+
+    `declared`: the labels, or how many numbers there are; None: whole numbers, or, if `collect`, the labels that are found.
+    """
+
+    def __init__(self, tally: Tally, declared: Sequence[str] | int | None, collect: bool) -> None:
+        self.tally, self._collect = tally, collect and declared is None
+        self._limit = declared - 1 if isinstance(declared, int) else LARGEST
+        labels = () if declared is None or isinstance(declared, int) else declared
+        self._labels, self._labelled = {label: code for code, label in enumerate(labels)}, bool(labels)
+        self.seen = np.zeros(declared if isinstance(declared, int) else len(labels), np.bool_)
+
+    @property
+    def found(self) -> list[str]:
+        """Labels that were taken from the data, in the order of their codes."""
+        return list(self._labels) if self._collect else []
+
+    def read(self, column: Any) -> Codes:
+        column = usual(column, self.tally.name)
+        self._labelled = self._labelled or (self._collect and _is_text(column.type))
+        codes, missing, unreadable, outside = self._coded(column) if self._labelled else self._whole(column)
+        self.tally.add(column, missing, unreadable, outside)
+        if len(self.seen):
+            self.seen[codes[codes >= 0]] = True
+        return codes
+
+    def _coded(self, column: Any) -> tuple[Codes, int, int, int]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if pa.types.is_floating(column.type):  # pandas has no whole numbers where one is missing
+            whole = whole_numbers(column)
+            column = pa.array(whole, mask=(whole == NULL) | np.isnan(column.to_numpy(zero_copy_only=False)))
+        if not _is_text(column.type):
+            column = column.cast(pa.string())
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        texts = [None if text is None else str(text).strip() for text in encoded.dictionary.to_pylist()]
+        known = np.array([self._code(text) for text in texts] or [-2], np.int32)
+        places = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        gone = pc.is_null(encoded).to_numpy(zero_copy_only=False)
+        codes = np.where(gone, np.int32(-2), known[places])
+        empty, bad = int((codes == -2).sum()), int((codes == -1).sum())
+        unreadable, outside = (bad, 0) if self._collect else (0, bad)
+        return np.maximum(codes, np.int32(MISSING)), empty, unreadable, outside
+
+    def _code(self, text: str | None) -> int:
+        """-2: missing, -1: not among the labels."""
+        if not text:
+            return -2
+        if self._collect and text not in self._labels and text.isprintable() and len(text) <= LONGEST:
+            if len(self._labels) == MOST:
+                raise LogError(
+                    f"column {self.tally.name!r} has more than {MOST:,} different values: make them fewer states first"
+                )
+            self._labels[text] = len(self._labels)
+        return self._labels.get(text, -1)
+
+    def _whole(self, column: Any) -> tuple[Codes, int, int, int]:
+        import pyarrow as pa
+
+        if _is_text(column.type):
+            parsed = _parsed(_decoded(column))
+            missing = column.null_count
+        elif _is_number(column.type):
+            parsed = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+            missing = int(np.isnan(parsed).sum())
+        else:
+            raise LogError(f"column {self.tally.name!r} must hold whole numbers or text, got {column.type}")
+        whole = np.floor(parsed) == parsed  # not NaN
+        inside = whole & (parsed >= 0) & (parsed <= self._limit)
+        codes = np.where(inside, np.where(inside, parsed, 0).astype(np.int32), np.int32(MISSING))
+        return codes, missing, int((~whole).sum()) - missing, int((whole & ~inside).sum())

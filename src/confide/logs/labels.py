@@ -1,0 +1,105 @@
+"""Labels of states and actions: number s stands for the s-th label. They are in the metadata of a log's files.
+
+The labels that occur in a log are data: that "hiv" is among the states tells that somebody has it. A list that was declared, which the
+holder knew before looking, is public and is shown with every result. One that was taken from the data is kept apart, for the holder alone.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from confide.arguments import choice, listed, read_text, shown
+from confide.errors import InvalidParameter, LogError
+
+PUBLIC, HIDDEN = b"confide.labels", b"confide.labels.not-public"
+KINDS = ("state", "action")
+MOST = 1_000_000  # labels of a column
+LONGEST = 200  # characters of a label
+
+
+def checked(name: str, labels: Any) -> tuple[str, ...]:
+    """Different printable texts without spaces around them."""
+    found = tuple(listed(name, labels, str))
+    for label in found:
+        if not label or label != label.strip() or not label.isprintable() or len(label) > LONGEST:
+            raise InvalidParameter(
+                f"{name} must be printable texts of 1 to {LONGEST} characters without spaces around them, got {shown(label)}"
+            )
+    if len(set(found)) < len(found):
+        twice = next(label for place, label in enumerate(found) if label in found[:place])
+        raise InvalidParameter(f"{name} must differ, and {shown(twice)} is there twice")
+    if len(found) > MOST:
+        raise InvalidParameter(f"{name} must be at most {MOST:,}, got {len(found):,}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Of states and of actions; empty where they are numbers. `from_data`: the kinds that were taken from the data, and are not public."""
+
+    state: tuple[str, ...] = ()
+    action: tuple[str, ...] = ()
+    from_data: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in KINDS:
+            object.__setattr__(self, name, checked(f"labels of {name}s", getattr(self, name)))
+        for name in listed("from_data", self.from_data, str):
+            choice("from_data", name, KINDS)
+        object.__setattr__(self, "from_data", tuple(self.from_data))
+
+    def to_dict(self) -> dict[str, list[str]]:
+        return {name: list(getattr(self, name)) for name in KINDS if getattr(self, name)}
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """For the schema of a file: one key for labels that are public, another for those that are not."""
+        parts = {PUBLIC: self.published.to_dict(), HIDDEN: {n: v for n, v in self.to_dict().items() if n in self.from_data}}
+        return {key: json.dumps(part, ensure_ascii=False).encode() for key, part in parts.items() if part}
+
+    @property
+    def published(self) -> "Labels":
+        """Those that a result may show."""
+        return replace(self, **dict.fromkeys(self.from_data, ()), from_data=())
+
+
+NO_LABELS = Labels()
+
+
+def labels_in(metadata: Mapping[bytes, bytes] | None, where: str) -> Labels:
+    """The labels of a file, public or not."""
+    stored = metadata or {}
+    try:
+        public, hidden = (json.loads(stored.get(key, b"{}")) for key in (PUBLIC, HIDDEN))
+        found = {name: tuple(hidden.get(name) or public.get(name, ())) for name in KINDS}
+        return Labels(**found, from_data=tuple(name for name in KINDS if hidden.get(name)))
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        raise LogError(f"{where}: its labels are damaged; import the log again") from None
+
+
+def one_of(found: Iterable[tuple[str, Labels]]) -> Labels:
+    """The labels of all files of a log: where the same number means different things, nothing can be added up."""
+    first: tuple[str, Labels] | None = None
+    for name, labels in found:
+        if first is not None and labels != first[1]:
+            raise LogError(f"{name} and {first[0]} have different labels: import all files of a log with the same --states-file")
+        first = name, labels
+    return NO_LABELS if first is None else first[1]
+
+
+def read_labels(path: str | Path) -> tuple[str, ...]:
+    """A file with one label per line; empty lines and lines that start with # are left out."""
+    try:
+        lines = [line.strip() for line in read_text(path, 2**26).splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidParameter(f"{path}: {getattr(error, 'strerror', None) or 'not a text in UTF-8'}") from None
+    found = [line for line in lines if line and not line.startswith("#")]
+    if not found:
+        raise InvalidParameter(f"{path}: there is no label in it; write one per line")
+    return checked(f"labels in {path}", found)
+
+
+def named(labels: Sequence[str], number: int) -> str:
+    """A state or action as it is shown."""
+    return labels[number] if 0 <= number < len(labels) else str(number)
