@@ -207,7 +207,8 @@ class Web:
     async def _body(self, request: Request, run: LiveRun) -> dict[str, Any]:
         limit = self.limits.least_body + 40 * run.episode_size() + 14 * run.total.size
         try:
-            data = await asyncio.wait_for(read_body(request, limit), self.limits.body_seconds)
+            async with asyncio.timeout(self.limits.body_seconds):
+                data = await read_body(request, limit)
         except TimeoutError:
             raise Problem(408, "too-slow") from None
         return json_object(data)
@@ -382,7 +383,8 @@ def _content(given: dict[str, Any], run: LiveRun) -> Any:
 
 def _answered(answer: Answer) -> Response:
     if answer.status < 300:
-        return JSONResponse({"outcome": answer.outcome, "generation": answer.generation}, answer.status, NO_STORE)
+        body = f'{{"outcome":"{answer.outcome}","generation":{answer.generation}}}'
+        return Response(body, answer.status, NO_STORE, media_type="application/json")
     retry = {"unavailable": 1.0, "paused": 60.0}.get(answer.outcome)
     detail = f"the current release is {answer.generation}" if answer.outcome == "late" else ""
     return Problem(answer.status, answer.outcome, detail, retry=retry).response()
