@@ -25,6 +25,7 @@ from confide.service.answers import IMMUTABLE, NO_STORE, Guard, Problem, json_ob
 from confide.service.core import Answer, Report, Service
 from confide.service.documents import ReleaseRow
 from confide.service.live import LiveRun
+from confide.service.pages import Pages
 from confide.service.spec import parse_spec
 from confide.service.store import ApiKeyRow
 
@@ -94,6 +95,9 @@ class Web:
         wait = limit.wait(name)
         if wait:
             raise Problem(429, "too-many", retry=wait)
+
+    def limit_reads(self, request: Request) -> None:
+        self._limit(self._reads, request, None)
 
     def _run(self, request: Request) -> LiveRun:
         run = self.service.runs.get(request.path_params["run"])
@@ -324,10 +328,8 @@ class Web:
         return endpoint
 
 
-def app(
-    service: Service, limits: Limits | None = None, *, origins: tuple[str, ...] = (), more: tuple[Any, ...] = ()
-) -> Starlette:
-    """The ASGI application of a service. `more`: routes of pages, after those of the API; `origins`: of browsers that may call it."""
+def app(service: Service, limits: Limits | None = None, *, origins: tuple[str, ...] = ()) -> Starlette:
+    """The ASGI application of a service: the API and the pages. `origins`: of browsers that may call it."""
     web = Web(service, limits)
     shown = [
         "Confide-Run",
@@ -346,7 +348,7 @@ def app(
         }
         middleware.append(Middleware(CORSMiddleware, allow_origins=list(origins), expose_headers=shown, **allowed))
     handlers: Mapping[Any, Any] = {404: _unknown, 405: _wrong_method}
-    made = Starlette(routes=[*web.routes(), *more], middleware=middleware, exception_handlers=handlers)
+    made = Starlette(routes=[*web.routes(), *Pages(web).routes()], middleware=middleware, exception_handlers=handlers)
     made.state.web = web
     return made
 
