@@ -72,6 +72,11 @@ def manifest_of(spec: RunSpec, learner: Learner, certificate: bytes, key: Signin
     )
 
 
+def _named(spec: RunSpec) -> dict[str, Any]:
+    """What makes the problem: whoever reads the manifest can plan, too."""
+    return {"name": spec.problem, "seed": spec.problem_seed, "asked_horizon": spec.horizon}
+
+
 def sizes(public: Any) -> dict[str, Any]:
     """What a client must know to play and to report: whole numbers."""
     names = ("horizon", "states", "actions", "inputs", "dimension")

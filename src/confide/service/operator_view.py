@@ -80,7 +80,7 @@ def age(since: str | None, now: datetime) -> str:
         if seconds >= length:
             count = int(seconds // length)
             return f"{count} {name}{'' if count == 1 else 's'}"
-    return "less than a minute"
+    return "< 1 minute"
 
 
 def _made(rows: Sequence[AuditRow]) -> dict[str, str]:

@@ -38,8 +38,9 @@ def environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"count": lambda number: f"{number:,}", "short": lambda text: text[:10], "digits": digits, "utc": utc}
-    made.globals["static"] = {name: f"/static/{name}?v={digest[:12]}" for name, (_, digest) in static_files().items()}
+    for name, shown in (("count", "{:,}".format), ("short", short), ("digits", digits), ("utc", utc)):
+        made.filters[name] = shown
+    made.globals |= {"static": {name: f"/static/{name}?v={digest[:12]}" for name, (_, digest) in static_files().items()}}
     return made
 
 
@@ -59,6 +60,11 @@ def looks() -> str:
 
 def render(template: str, **shown: Any) -> str:
     return environment().get_template(template).render(**shown)
+
+
+def short(text: str) -> str:
+    """Of a digest: enough to tell it from others by eye."""
+    return text[:10]
 
 
 def digits(value: float) -> str:
@@ -106,7 +112,7 @@ def public_page(manifest: bytes, releases: Sequence[ReleaseRow]) -> str:
         waiting=_waiting(view, found),
         value=value,
         reason=_reason(view, found),
-        curve=_curve(view, found, value),
+        curve=_curve(found, value),
         noise=_noise(view, found),
         ratio=_ratio(view, found),
         factor=math.exp(min(view.manifest["promise"]["epsilon"], 700)),
@@ -155,7 +161,7 @@ def _reason(view: PublicView, found: Estimates) -> str:
     return found.reason
 
 
-def _curve(view: PublicView, found: Estimates, value: ShownValue | None) -> dict[str, Chart] | None:
+def _curve(found: Estimates, value: ShownValue | None) -> dict[str, Chart] | None:
     """The value of what each release served, as the newest release sees it."""
     if found.valued is None or value is None or len(found.generations) < 2:
         return None
