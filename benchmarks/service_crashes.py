@@ -53,7 +53,7 @@ def main():
         lines.append(f"| {point}, twin {twin.__name__} | joint | {kills} | {told} | {releases} | {len(problems)} |")
     text = (
         "A service on SQLite is killed with -9 at a point of the crash matrix, again and again; devices retry the same bytes. At the end "
-        "everybody who was told to be counted is counted once, sums are those of the people in their batches, and no release has two faces. "
+        "everybody who was told to be counted is counted once, sums are those of the people in their batches, no release has two faces. "
         "The last two rows are services that are broken on purpose: what goes wrong in them is found.\n\n"
     )
     record("Kills of a service", text + "\n".join(lines) + "\n", write=given.write)

@@ -23,8 +23,8 @@ from record import record
 PORT = 18730
 CONNECTIONS = 64
 INTRODUCTION = (
-    "Reports are durable (SQLite, WAL, synchronous=FULL) before they are answered: `likelihood-vi` on `lock`, 64 connections on loopback, one "
-    "process. Bare Starlette parses the same body and answers. All rows are of one run; other work was going on on the same cores."
+    "Reports are durable (SQLite, WAL, synchronous=FULL) before they are answered: `likelihood-vi` on `lock`, 64 connections on loopback, "
+    "one process. Bare Starlette parses the same body and answers. All rows are of one run; other work was going on on the same cores."
 )
 EPISODE = {"states": [0, 3, 5, 2, 9, 1], "actions": [0, 1, 2, 3, 0], "rewards": [0.0, 0.25, 0.0, 1.0, 0.0]}
 
@@ -231,7 +231,8 @@ def main():
             f"\n\nPOST {trust}: {ratio:.2f} of the bare app's rate; memory {grown[trust][0]:.0f} to {grown[trust][1]:.0f} MB."
         )
     ratio = rows["service, joint: GET"][0] / rows["bare Starlette: GET"][0]
-    table += f"\n\nGET release: {ratio:.2f} of the bare app's rate. Load average at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."
+    table += f"\n\nGET release: {ratio:.2f} of the bare app's rate."
+    table += f" Load average at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."
     record("The service under load", f"{INTRODUCTION}\n\n{table}\n", write=given.write)
 
 

@@ -9,9 +9,9 @@ import sys
 import numpy as np
 
 import confide
-from confide.agents import LDPOBI, PUCB, UCBPO, UCBVI, TabularPSRL
+from confide.agents import DPUCBVI, LDPOBI, PUCB, UCBPO, UCBVI, TabularPSRL
 from confide.problems import double_chain, garnet, riverswim, riverswim_stage
-from confide.tables.printed import OBIRule, PUCBRule, TableSetting, UCBVIRule, bonus_of_one, starts
+from confide.tables.printed import MOST, DPUCBVIRule, OBIRule, PUCBRule, TableSetting, UCBVIRule, bonus_of_one, starts
 
 EPISODES, SEEDS = 100_000, range(500, 508)
 PROBLEMS = {"riverswim": riverswim(), "double chain": double_chain(), "garnet": garnet(), "riverswim-stage": riverswim_stage()}
@@ -28,7 +28,7 @@ def lost(kind, problem, privacy):
 
 
 def measured():
-    kinds = [kind for kind in (TabularPSRL, PUCB, UCBVI, UCBPO, LDPOBI) if not sys.argv[1:] or kind.name in sys.argv[1:]]
+    kinds = [kind for kind in (TabularPSRL, PUCB, UCBVI, UCBPO, LDPOBI, DPUCBVI) if not sys.argv[1:] or kind.name in sys.argv[1:]]
     print(f"\nTight noise, {len(SEEDS)} seeds, mean ± standard error.\n")
     print(f"| agent | problem | {' | '.join(REQUESTS)} |\n|---|---|{'---|' * len(REQUESTS)}")
     for name, problem in PROBLEMS.items():
@@ -47,13 +47,16 @@ def printed():
         "UCB-VI, joint": lambda K: UCBVIRule(setting(K), 1.0, learned=False),
         "UCB-VI, local": lambda K: UCBVIRule(setting(K), 1.0, learned=False, local=True),
         "UCB-PO, joint": lambda K: UCBVIRule(setting(K), 1.0, learned=False, policies=True),
+        "DP-UCBVI, joint": lambda K: DPUCBVIRule(setting(K), 1.0, learned=False),
+        "DP-UCBVI, local": lambda K: DPUCBVIRule(setting(K), 1.0, learned=False, local=True),
         "LDP-OBI, local": lambda K: OBIRule(setting(K), 1.0, learned=False),
     }
     print(f"\n| printed bonus, eps = 1 | {' | '.join(f'K = {K:.0e}' for K in users)} | below H from | below 1 from |")
     print("|---|" + "---|" * 5)
     for name, rule in rules.items():
         values = " | ".join(f"{bonus_of_one(rule(K)):.3g}" for K in users)
-        print(f"| {name} | {values} | {starts(rule(users[0])):.2g} | {starts(rule(users[0]), 1.0):.2g} |")
+        first = [starts(rule(users[0]), below) for below in (None, 1.0)]
+        print(f"| {name} | {values} | {' | '.join(f'{k:.2g}' if k <= MOST else f'above {MOST:.0e}' for k in first)} |")
 
 
 if __name__ == "__main__":

@@ -102,6 +102,8 @@ LEARNERS = {
     "ucbvi, printed": of(agents.UCBVI, RIVER, calibration="paper", refuses=("joint", "joint, pure", "central", *LOCAL)),
     "ucbpo": of(agents.UCBPO, RIVER, schedule=TENS),
     "ucbpo, printed": of(agents.UCBPO, COINS, calibration="paper", refuses=("joint", "joint, pure", "central", *LOCAL)),
+    "dp-ucbvi": of(agents.DPUCBVI, COINS, schedule=TENS),
+    "dp-ucbvi, printed": of(agents.DPUCBVI, COINS, calibration="paper", refuses=("joint", "joint, pure", "central", *LOCAL)),
     "ldp-obi": of(agents.LDPOBI, RIVER, schedule=TENS),
     "ldp-obi, printed": of(agents.LDPOBI, COINS, calibration="paper", refuses=("joint", "joint, null", "joint, pure", "central")),
     "ofu-lq": of(agents.OFULQ, SYSTEM, schedule=TENS),

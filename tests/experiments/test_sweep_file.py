@@ -3,6 +3,7 @@
 import pytest
 
 from confide.errors import InvalidParameter
+from confide.experiments.sweep import world
 from confide.experiments.sweep_file import parse_sweep, read_sweep
 from confide.privacy.request import JointDP, LocalDP, NoPrivacy
 
@@ -101,6 +102,19 @@ def test_a_missing_key_is_named_with_an_example(key):
     kept = "\n".join(line for line in ('agents = ["uniform"]', 'problems = ["lock"]') if not line.startswith(key))
     with pytest.raises(InvalidParameter, match=f"the key {key} is missing.*such as {key} = "):
         parse_sweep(kept)
+
+
+def test_an_environment_has_rewards_and_their_range():
+    text = 'agents = ["uniform"]\n[[problems]]\nproblem = "gym:FrozenLake-v1"\nhorizon = 5\nrewards = "public"\nreward_range = [0, 2]\n'
+    cell = next(parse_sweep(text).cells())
+    assert cell.problem.title == "gym:FrozenLake-v1 horizon=5 rewards=public reward_range=0,2"
+    assert "--horizon 5 --rewards public --reward-range 0.0 2.0" in cell.command
+    made = world(cell.problem)
+    assert made.public.rewards is not None and made.rewards.max() <= 0.5
+    with pytest.raises(InvalidParameter, match="reward_range must be two numbers"):
+        parse_sweep(text.replace("[0, 2]", "[0]"))
+    with pytest.raises(InvalidParameter, match="rewards must be learned or public"):
+        parse_sweep(text.replace('"public"', "3"))
 
 
 def test_a_file_that_is_not_there_is_named():

@@ -42,6 +42,7 @@ NOT_CALLED = {
     "Statistic",
     "Estimator",
     "NoiseSource",
+    "StateStore",
     "Privatizer",
     "Logs",
     "PROBLEMS",
@@ -329,7 +330,9 @@ def _agents():
         **dict.fromkeys(("UCRLVTR", "UCRLVTRPlus", "LinOptVI", "LinOptPO", "LikelihoodVI", "QuestionsVI"), mixture),
         **dict.fromkeys(("LSVIUCB", "NextStateVI"), linear),
         **dict.fromkeys(("LinTS", "LinUCB"), problems.linear_bandit(3, 2, population=8).public),
-        **dict.fromkeys(("TabularPSRL", "PUCB", "UCBVI", "UCBPO", "LDPOBI"), problems.riverswim(states=3, horizon=3).public),
+        **dict.fromkeys(
+            ("TabularPSRL", "PUCB", "UCBVI", "UCBPO", "LDPOBI", "DPUCBVI"), problems.riverswim(states=3, horizon=3).public
+        ),
         **dict.fromkeys(("OFULQ", "ThompsonLQ", "CertaintyEquivalentLQ"), system),
     }.items():
         made = getattr(agents, name)

@@ -9,29 +9,36 @@ import pytest
 
 import confide
 from confide.agents import (
+    LDPOBI,
     LSVIUCB,
+    PUCB,
+    UCBPO,
+    UCBVI,
     UCRLVTR,
     CertaintyEquivalentLQ,
     LikelihoodVI,
     LinOptPO,
+    LinOptVI,
+    LinTS,
+    LinUCB,
     NextStateVI,
     QuestionsVI,
     TabularPSRL,
+    ThompsonLQ,
+    UCRLVTRPlus,
 )
 from confide.errors import InvalidParameter, PrivacyError, StaleMessage, StateError, StreamExhausted
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
-from confide.problems import lock, one_hot, oscillator, riverswim
+from confide.problems import linear_bandit, lock, one_hot, oscillator, riverswim
 
 JOINT, LOCAL = confide.JointDP(1.0, 1e-5), confide.LocalDP(2.0)
 WORLDS = {
-    UCRLVTR: lock(0),
-    LinOptPO: lock(0),
-    LikelihoodVI: lock(0),
-    QuestionsVI: lock(0),
+    **dict.fromkeys((UCRLVTR, UCRLVTRPlus, LinOptVI, LinOptPO, LikelihoodVI, QuestionsVI), lock(0)),
     NextStateVI: one_hot(),
-    TabularPSRL: riverswim(),
-    CertaintyEquivalentLQ: oscillator(),
+    **dict.fromkeys((LinTS, LinUCB), linear_bandit(seed=0)),
+    **dict.fromkeys((TabularPSRL, PUCB, UCBVI, UCBPO, LDPOBI), riverswim()),
+    **dict.fromkeys((ThompsonLQ, CertaintyEquivalentLQ), oscillator()),
 }
 
 

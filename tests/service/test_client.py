@@ -16,7 +16,7 @@ from confide.policy import ContextPolicy, LinearPolicy, RandomPolicy, Stochastic
 from confide.privatizers import Message
 from confide.service.client import Accepts, ServiceRefused, act
 from confide.service.crowd import Crowd
-from confide.service.episodes import contribution, message_bytes
+from confide.service.episodes import contribution, message_bytes, sensitivity
 from confide.service.round_document import plain_channel, plain_policy
 from confide.trajectory import collect
 
@@ -184,15 +184,24 @@ def test_what_the_service_refuses_is_said(folder):
 # the device's arithmetic
 
 
-@pytest.mark.parametrize("agent", ["likelihood-vi", "questions-vi"])
-def test_contributions_from_tables_are_those_of_the_learner(bench, agent):
-    batch = {} if agent == "likelihood-vi" else {"users": 20_000}
-    run = bench.create(agent=agent, trust="local", **({"every": None} | batch if agent == "questions-vi" else {}))
+@pytest.mark.parametrize(
+    ("agent", "problem", "more"),
+    [
+        ("likelihood-vi", "lock", {}),
+        ("questions-vi", "lock", {"every": None, "users": 20_000}),
+        ("questions-vi", "lock-rewards", {"every": None, "users": 20_000}),
+        ("tabular-psrl", "riverswim", {}),
+        ("tabular-psrl", "riverswim-stage", {}),
+        ("tabular-psrl", "gym:FrozenLake-v1", {"horizon": 20}),
+    ],
+)
+def test_contributions_from_tables_are_those_of_the_learner(bench, agent, problem, more):
+    run = bench.create(agent=agent, problem=problem, trust="local", **more)
     document = json.loads(run.round.body)
-    rng = np.random.default_rng(0)
+    rng, world = np.random.default_rng(0), run.spec.world()
     episodes = []
     for _ in range(20):
-        played = WORLD.sample(run.learner.assign().policy, 1, rng)
+        played = world.sample(run.learner.assign().policy, 1, rng)
         episodes.append([part[0].tolist() for part in (played.states, played.actions, played.rewards)])
     episodes += [
         ([0.5, "x", 2], [0, 1], [0.1]),
@@ -201,7 +210,7 @@ def test_contributions_from_tables_are_those_of_the_learner(bench, agent):
         ([True, 1, 2], [0, 1], [2.0, 3.0]),
     ]
     for episode in episodes:
-        users = collect([episode], 5)
+        users = collect([episode], world.horizon)
         expected = run.learner.current_round().statistic.contribution(users).steps
         np.testing.assert_array_equal(contribution(document["statistic"], document["channel"], episode), expected)
 
@@ -230,6 +239,29 @@ def test_a_server_cannot_raise_the_epsilon_of_a_message(folder):
         one.round = replace(one.round, document=document)
         with pytest.raises(PromiseBroken, match="epsilon=40"):
             one.report(*play(one, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize(("agent", "problem"), [("likelihood-vi", "lock"), ("tabular-psrl", "riverswim")])
+def test_gaussian_noise_is_of_the_sensitivity_that_the_device_computes(folder, agent, problem):
+    """A run for clients that draw numbers; the noise is not weaker than what the tables need, up to the rounding that the server adds."""
+    made = spec(agent=agent, problem=problem, trust="local", local_noise="gaussian")
+    with serving(folder, made) as http:
+        run = http.service.runs["demo"]
+        channel, statistic = (json.loads(run.round.body)[name] for name in ("channel", "statistic"))
+        found, stated = sensitivity(statistic, channel["grid"])[0], channel["noise"]["sensitivity"]
+        assert stated * (1 - 1e-5) <= found <= stated
+        one = device(http, "ann", trust="local")
+        one.join()
+        world, rng = made.world(), np.random.default_rng(0)
+        episode = world.sample(TabularPolicy(np.array(one.round.policy["actions"]), one.round.policy["choices"]), 1, rng)
+        assert one.report(episode.states[0], episode.actions[0], episode.rewards[0]) == "counted"
+        weak = json.loads(json.dumps(one.round.document))
+        weak["channel"]["noise"]["scale"] *= 0.9
+        other = device(http, "bob", trust="local")
+        other.join()
+        other.round = replace(other.round, document=weak)
+        with pytest.raises(PromiseBroken, match="noise gives epsilon="):
+            other.report([0], [0], [0.0])
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,16 @@ def test_what_is_released_is_what_the_library_releases(bench):
         assert bench.service.runs["demo"].release.body == alone.publish("demo")
 
 
-@pytest.mark.parametrize(("agent", "problem"), [("likelihood-vi", "lock"), ("ucrl-vtr", "lock"), ("tabular-psrl", "riverswim")])
+@pytest.mark.parametrize(
+    ("agent", "problem"),
+    [
+        ("likelihood-vi", "lock"),
+        ("ucrl-vtr", "lock"),
+        ("tabular-psrl", "riverswim"),
+        ("lin-ts", "linear-bandit"),
+        ("thompson-lq", "oscillator"),
+    ],
+)
 def test_a_group_is_the_sum_of_its_people(bench, agent, problem):
     """Also of people who send nonsense: each of them adds what they add alone."""
     run = bench.create(agent=agent, problem=problem)
@@ -338,3 +347,29 @@ def test_old_versions_of_the_sum_are_gone_after_a_close(bench):
     assert all(total in written() for total in kept[1:])
     bench.send(bench.report("last"))
     assert run.generation == 1 and not any(total in written() for total in kept)
+
+
+def pages(store, more):
+    """Room for so many more pages: what a disk that is nearly full gives."""
+    (count,) = store._writer.execute("PRAGMA page_count").fetchone()
+    store._writer.execute(f"PRAGMA max_page_count = {count + more}")
+
+
+def test_a_full_disk_loses_nobody(bench):
+    """503 while nothing can be written, also when a batch is closed; then everything goes on."""
+    bench.create(every=40, users=80)
+    store, told = bench.service.store, {}
+    reports = [bench.report(f"person {i}") for i in range(50)]
+    pages(store, 1)
+    for i, report in enumerate(reports):
+        told[i] = bench.send(report)[0]
+    assert set(told.values()) == {"counted", "unavailable"} and not bench.service.ready
+    pages(store, 10_000)
+    again = [bench.send(report)[0] for report in reports]
+    assert all(now == "same" for i, now in enumerate(again) if told[i] == "counted")
+    assert [again.count(each) for each in ("same", "counted", "late")] == [
+        sum(each == "counted" for each in told.values()),
+        40 - sum(each == "counted" for each in told.values()),
+        10,
+    ]
+    assert bench.service.ready and bench.service.store.participants("demo") == {0: 40}

@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 import confide
-from confide.agents import LDPOBI, PUCB, UCBVI
+from confide.agents import DPUCBVI, LDPOBI, PUCB, UCBVI
 from confide.errors import ConfideError, InvalidParameter, PrivacyError
 from confide.problems import TabularMDP, riverswim
-from confide.tables.printed import OBIRule, PUCBRule, TableSetting, UCBVIRule, bonus_of_one, starts
+from confide.tables.optimistic_planning import Errors
+from confide.tables.printed import MOST, DPUCBVIRule, OBIRule, PUCBRule, TableSetting, UCBVIRule, bonus_of_one, starts
 
 RIVER = riverswim()
 COINS = TabularMDP(RIVER.transitions, RIVER.rewards, RIVER.start, stochastic_rewards=True)
@@ -63,8 +65,9 @@ def test_the_bonus_of_ldp_obi():
         (UCBVIRule(setting(), 1.0, learned=False), 4.8e5, 1.7e7),
         (UCBVIRule(setting(), 1.0, learned=False, local=True), 4.0e7, 2.55e10),
         (OBIRule(setting(), 1.0, learned=False), 4.0e8, 4.9e11),
+        (DPUCBVIRule(setting(), 1.0, learned=False), 2.98e9, 8.5e10),
     ],
-    ids=["pucb", "ucb-vi", "ucb-vi, local", "ldp-obi"],
+    ids=["pucb", "ucb-vi", "ucb-vi, local", "ldp-obi", "dp-ucbvi"],
 )
 def test_learning_cannot_start_before(rule, most, one):
     """Where the bonus of a pair that everybody visits gets below H, and below what one step can bring."""
@@ -75,8 +78,40 @@ def test_learning_cannot_start_before(rule, most, one):
     assert starts(replace(rule, epsilon=math.inf)) < 0.01 * users
 
 
+def test_the_bonus_of_dp_ucbvi():
+    """By hand at K = 1e6, central: E = 4 x 60 sqrt(8 x 19.9316^3 x ln(8.64e10)) = 303 121, n = 1e6 + E / 2 = 1 151 560, i = ln(1.44e12) =
+    27.9957: 20 x 20 x 6 E i / n = 17 686.1, 4 x 20 sqrt(i / n) = .394, and 2 sqrt(i / n) times a spread of at most H / 2, .099."""
+    assert bonuses(DPUCBVIRule(setting(), 1.0, learned=False)) == pytest.approx([93_487, 17_686.5, 396.18], rel=1e-4)
+    local = DPUCBVIRule(setting(), 1.0, learned=False, local=True)
+    assert bonuses(local) == pytest.approx([106_024, 84_669, 24_457], rel=1e-4) and starts(local) > MOST
+
+
+def test_the_minimum_in_the_bonus_of_dp_ucbvi_is_h_squared():
+    """Where the table of docs/tables.md ends, at 8.5e10 users of riverswim, for a state that all of them visit."""
+    rule = DPUCBVIRule(setting(85 * 10**9), 1.0, learned=False)
+    log, H, S, A = rule.errors(1).log, 20, 6, 2
+    assert 1000**2 * H**3 * S * A * log**2 / 85e9 > H**2
+
+
+def test_consistent_counts_are_next_to_the_noisy_ones():
+    """Against linear programming, by which [QiaoWang24, Remark 5.7] finds them: the largest difference is the same."""
+    rng, rule = np.random.default_rng(0), DPUCBVIRule(setting(), 1.0)
+    cells = rng.normal(0, 10, size=(40, 6)) + (rng.random((40, 6)) < 0.3) * 40
+    visits, slack = np.maximum(cells, 0).sum(axis=1) + rng.normal(0, 20, size=40), 5.0
+    visits[0], cells[1] = -50.0, -np.abs(cells[1])
+    found = rule.consistent(cells, visits, Errors(0.0, 4 * slack, 0.0, 1.0))
+    assert (found >= 0).all() and (found.sum(axis=1) <= np.maximum(visits + slack, 0) + 1e-6).all()
+    for c, v, x in zip(cells, visits, found, strict=True):
+        sides = np.r_[
+            np.c_[np.eye(6), -np.ones(6)], np.c_[-np.eye(6), -np.ones(6)], [np.r_[np.ones(6), 0], np.r_[-np.ones(6), 0]]
+        ]
+        limits = np.r_[c, -c, max(v + slack, 0), -(v - slack)]
+        best = linprog(np.r_[np.zeros(6), 1], A_ub=sides, b_ub=limits, bounds=(0, None))
+        assert best.success and np.abs(x - c).max() == pytest.approx(best.fun, abs=1e-6)
+
+
 def test_an_unvisited_pair_may_be_worth_anything():
-    for rule in (PUCBRule(setting(), math.inf), OBIRule(setting(), math.inf)):
+    for rule in (PUCBRule(setting(), math.inf), OBIRule(setting(), math.inf), DPUCBVIRule(setting(), math.inf)):
         errors = rule.errors(1)
         assert np.isinf(rule.bonus(rule.totals(np.zeros(1), errors), errors).at_most(20)).all()
     rule = UCBVIRule(setting(), math.inf)
@@ -93,6 +128,9 @@ def test_an_unvisited_pair_may_be_worth_anything():
         (UCBVI, COINS, confide.JointDP(1.0), 2.0),
         (UCBVI, COINS, confide.LocalDP(1.0), 2.0),
         (UCBVI, RIVER, confide.JointDP(1.0, relation="null"), 2 / 3),
+        (DPUCBVI, COINS, confide.JointDP(1.0), 2.0),
+        (DPUCBVI, COINS, confide.JointDP(1.0, relation="null"), 1.0),
+        (DPUCBVI, RIVER, confide.LocalDP(1.0), 4 / 3),
         (LDPOBI, COINS, confide.LocalDP(1.0), 1.0),
         (LDPOBI, RIVER, confide.LocalDP(1.0), 1 / 3),
     ],

@@ -1,10 +1,10 @@
-"""PUCB, UCB-VI, UCB-PO and LDP-OBI: with tight noise they learn, with printed noise they play at random, and they say so beforehand."""
+"""The papers' learners of tables: with tight noise they learn, with printed noise they play at random, and they say so beforehand."""
 
 import numpy as np
 import pytest
 
 import confide
-from confide.agents import LDPOBI, PUCB, UCBPO, UCBVI
+from confide.agents import DPUCBVI, LDPOBI, PUCB, UCBPO, UCBVI
 from confide.errors import InvalidParameter
 from confide.privatizers import every
 from confide.problems import TabularMDP, double_chain, lock, riverswim, riverswim_stage
@@ -12,7 +12,7 @@ from confide.problems import TabularMDP, double_chain, lock, riverswim, riverswi
 RIVER = riverswim()
 COINS = TabularMDP(RIVER.transitions, RIVER.rewards, RIVER.start, stochastic_rewards=True, name="coins")
 PRIVATE = confide.JointDP(1.0, 1e-5)
-ALL = pytest.mark.parametrize("kind", [PUCB, UCBVI, UCBPO, LDPOBI])
+ALL = pytest.mark.parametrize("kind", [PUCB, UCBVI, UCBPO, LDPOBI, DPUCBVI])
 
 
 def lost(kind, problem, privacy, episodes=20_000, seeds=range(2), **more):
@@ -44,8 +44,9 @@ def test_it_learns_with_the_least_noise(kind, problem, privacy, most):
         (PUCB, confide.JointDP(1.0, 1e-5, relation="null")),
         (UCBVI, confide.JointDP(1.0, 1e-5, relation="null")),
         (LDPOBI, confide.LocalDP(1.0)),
+        (DPUCBVI, confide.JointDP(1.0, 1e-5, relation="null")),
     ],
-    ids=["pucb", "ucb-vi", "ldp-obi"],
+    ids=["pucb", "ucb-vi", "ldp-obi", "dp-ucbvi"],
 )
 def test_as_printed_it_plays_at_random(kind, privacy):
     """Every Q is at its ceiling, so that actions are equally good; uniform play has 1. Another bonus scale is another algorithm."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from confide.mixtures.questions_vi import QuestionsVI
     from confide.mixtures.ucrl_vtr import UCRLVTR
     from confide.mixtures.ucrl_vtr_plus import UCRLVTRPlus
+    from confide.tables.dp_ucbvi import DPUCBVI
     from confide.tables.ldp_obi import LDPOBI
     from confide.tables.pucb import PUCB
     from confide.tables.tabular_psrl import TabularPSRL
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from confide.tables.ucbvi import UCBVI
 
 __all__ = [
+    "DPUCBVI",
     "LDPOBI",
     "LSVIUCB",
     "OFULQ",
@@ -84,6 +86,7 @@ __getattr__ = lazy(
         "PUCB": "confide.tables.pucb",
         "UCBVI": "confide.tables.ucbvi",
         "UCBPO": "confide.tables.ucbpo",
+        "DPUCBVI": "confide.tables.dp_ucbvi",
         "LDPOBI": "confide.tables.ldp_obi",
         "CertaintyEquivalentLQ": "confide.control.certainty_equivalent_lq",
         "OFULQ": "confide.control.ofu_lq",

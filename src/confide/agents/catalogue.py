@@ -170,6 +170,19 @@ AGENTS = {
             pure_local=(1 / 2, "Table 1"),
         ),
     ),
+    "dp-ucbvi": Entry(
+        "confide.tables.dp_ucbvi:DPUCBVI",
+        "ucbvi with a bonus that follows the variance of the next value; joint and local as printed",
+        "table",
+        "QiaoWang23",
+        theorems=_theorems(
+            "QiaoWang23",
+            joint=(1 / 2, "abstract"),
+            local=(1 / 2, "abstract"),
+            pure_joint=(1 / 2, "abstract"),
+            pure_local=(1 / 2, "abstract"),
+        ),
+    ),
     "ldp-obi": Entry(
         "confide.tables.ldp_obi:LDPOBI",
         "optimistic backward induction on noisy messages; local as printed",

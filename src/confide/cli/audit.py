@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SUBJECTS = (
     "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered, discounted, stream, a learner from "
     "`confide list`, or your own learner as package.module:Class (a subclass of confide.learning.learner.Learner that accepts noise=). "
-    "Learners run on a small version of the problem lock."
+    "Learners run on a small problem of their kind, such as a lock or a river."
 )
 _RUNS = {"gaussian": 200_000, "laplace": 50_000, "smooth": 150_000}
 _COUNTER_RUNS, _AGENT_RUNS = 20_000, 8_000  # at epsilon = 1 a fifth too little noise is caught: docs/benchmarks/audit_power.md
@@ -70,7 +70,8 @@ def audit(
 
     attacked = _subject(subject, CentralDP(epsilon, delta), twin=twin, source=source, trust=trust)
     learner = ":" in subject or subject in AGENTS
-    runs = runs or _RUNS.get(subject, _AGENT_RUNS if learner else _COUNTER_RUNS)
+    usual = _RUNS.get(subject, _AGENT_RUNS if learner else _COUNTER_RUNS)
+    runs = runs or usual
     delta = 0.0 if isinstance(attacked.loss, PureDP) else delta
     replayed = attacked.replay() if isinstance(attacked, Attacked) and twin is None else None
     with counting(as_json, subject, 2 * runs, "runs") as advance:
@@ -94,7 +95,7 @@ def audit(
         for line in [] if replayed is None else replayed.said():
             name, _, text = line.partition(": ")
             typer.echo(f"  {name:<10} {text}")
-        typer.echo(f"  {_verdict(result, replayed)}")
+        typer.echo(f"  {_verdict(result, replayed, usual)}")
     _exit(result, replayed)
 
 
@@ -105,14 +106,19 @@ def _exit(result: "Audit", replayed: "Replay | None") -> None:
         raise typer.Exit(3)
 
 
-def _verdict(result: "Audit", replayed: "Replay | None") -> str:
+def _verdict(result: "Audit", replayed: "Replay | None", usual: int) -> str:
     """What was tested, and what is not: neither an attack nor a replay proves a guarantee."""
     if result.refuted or (replayed is not None and replayed.refuted):
         return "REFUTED: the guarantee does not hold"
     if replayed is not None and replayed.undecided:
         return "NOT DECIDED: part of what leaves could not be compared"
-    reached = f"not refuted ({100 * result.sharpness:.0f} % of the stated epsilon reached)"
-    return reached + ("; the attack was too weak to be conclusive, increase --runs" if result.sharpness < _WEAK else "")
+    shares = {"epsilon": result.sharpness}
+    if result.mu and result.mu_lower is not None:
+        shares["mu"] = result.mu_lower / result.mu
+    reached = " and ".join(f"{100 * share:.0f} % of the stated {name}" for name, share in shares.items())
+    few = f": {result.runs:,} runs are few, the default is {usual:,}" if result.runs < usual else ""
+    weak = f"; the attack was too weak to be conclusive, increase --runs{few}"
+    return f"not refuted ({reached} reached)" + (weak if result.sharpness < _WEAK else "")
 
 
 def _subject(name: str, privacy: "CentralDP", **options: Any) -> "Subject":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from confide.agents.catalogue import agent_class, schedule_of, takes_privacy
-from confide.arguments import choice, flag, listed, shown, text, whole
+from confide.arguments import choice, flag, listed, real, shown, text, whole
 from confide.errors import InvalidParameter
 from confide.experiments.spec import RunSpec, written
 from confide.learning.arguments import CALIBRATIONS, check_choices
@@ -35,11 +35,15 @@ class ProblemChoice:
     problem: str
     seed: int = 0
     horizon: int | None = None
+    rewards: str | None = None  # of an environment (gym:ID)
+    reward_range: tuple[float, float] | None = None
 
     @property
     def title(self) -> str:
         parts = [f"seed={self.seed}"] if self.seed else []
         parts += [] if self.horizon is None else [f"horizon={self.horizon}"]
+        parts += [] if self.rewards is None else [f"rewards={self.rewards}"]
+        parts += [] if self.reward_range is None else ["reward_range={:g},{:g}".format(*self.reward_range)]
         return " ".join([self.problem, *parts])
 
 
@@ -59,7 +63,8 @@ def stamp(choice: ProblemChoice) -> tuple[str, int, int] | None:
 
 @lru_cache(maxsize=8)
 def _built(choice: ProblemChoice, _stamp: tuple[str, int, int] | None) -> Any:
-    return make(choice.problem, seed=choice.seed, horizon=choice.horizon)
+    ends = choice.reward_range
+    return make(choice.problem, seed=choice.seed, horizon=choice.horizon, rewards=choice.rewards, reward_range=ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,8 @@ class Cell:
         words += ["--episodes", str(spec.episodes), "--seed", str(self.seed)]
         words += ["--problem-seed", str(self.problem.seed)] if self.problem.seed else []
         words += [] if self.problem.horizon is None else ["--horizon", str(self.problem.horizon)]
+        words += [] if self.problem.rewards is None else ["--rewards", self.problem.rewards]
+        words += [] if self.problem.reward_range is None else ["--reward-range", *map(repr, self.problem.reward_range)]
         words += [] if spec.counts is None else ["--counts" if spec.counts else "--one-by-one"]
         for name, value in spec.options:
             words += ["--set", f"{name}={written(value)}"]
@@ -107,8 +114,9 @@ class Sweep:
     """Every agent on every problem under every promise with every seed.
 
     Agents are names, package.module:Class, or tables with the key `agent` and options of the agent; problems are names, files of saved
-    problems, or tables with the key `problem` and `seed` or `horizon`. `no_privacy` adds the same agents without noise. Agents that make no
-    promise (uniform, oracle) run once. `seeds` is how many, from 0 on, or which.
+    problems, or tables with the key `problem` and `seed`, `horizon`, or of an environment (gym:ID) `rewards` and `reward_range`.
+    `no_privacy` adds the same agents without noise. Agents that make no promise (uniform, oracle) run once. `seeds` is how many, from 0
+    on, or which.
     """
 
     agents: Sequence[str | Mapping[str, Any]]
@@ -224,12 +232,19 @@ def problem_choice(given: str | Mapping[str, Any]) -> ProblemChoice:
         return ProblemChoice(given)
     if not isinstance(given, Mapping) or not isinstance(given.get("problem"), str):
         raise InvalidParameter(f"a problem is a name, or a table with the key problem, got {shown(given)}")
+    known = ("problem", "seed", "horizon", "rewards", "reward_range")
     for key in given:
-        if key not in ("problem", "seed", "horizon"):
-            raise InvalidParameter(f"a problem has no option {key}{nearest(key, ('problem', 'seed', 'horizon'))}")
-    horizon = given.get("horizon")
+        if key not in known:
+            raise InvalidParameter(f"a problem has no option {key}{nearest(key, known)}")
+    horizon, rewards, ends = given.get("horizon"), given.get("rewards"), given.get("reward_range")
     seed = whole("seed", given.get("seed", 0), at_least=0)
-    return ProblemChoice(given["problem"], seed, None if horizon is None else whole("horizon", horizon, at_least=1))
+    if rewards is not None and not isinstance(rewards, str):
+        raise InvalidParameter(f"rewards must be learned or public, got rewards={shown(rewards)}")
+    limits = None if ends is None else tuple(real("reward_range", end) for end in listed("reward_range", ends, object))
+    if limits is not None and len(limits) != 2:
+        raise InvalidParameter(f"reward_range must be two numbers, got reward_range={shown(ends)}")
+    steps = None if horizon is None else whole("horizon", horizon, at_least=1)
+    return ProblemChoice(given["problem"], seed, steps, rewards, None if limits is None else (limits[0], limits[1]))
 
 
 def nearest(word: str, words: Sequence[str]) -> str:

@@ -21,10 +21,11 @@ import numpy as np
 
 from confide._durable import replace
 from confide.errors import ConfideError, InvalidParameter, PromiseBroken, SignatureError, StaleMessage, StateError
+from confide.mechanisms.additive import AdditiveNoise
 from confide.mechanisms.codebook import Codebook, SignReport
 from confide.mechanisms.sources import FastSource, NoiseSource, SecureSource
 from confide.service.documents import Statement, check_chain, check_signature, digest
-from confide.service.episodes import contribution, message_bytes
+from confide.service.episodes import contribution, message_bytes, sensitivity
 
 _TRIES = 8
 _RETRY = (408, 429, 500, 502, 503, 504)
@@ -233,16 +234,21 @@ class Device:
         return json.dumps(made).encode()
 
     def _message(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> bytes:
-        """One index, whose epsilon is this device's: the mechanism is epsilon-DP for arbitrary contributions."""
+        """One index, which is epsilon-DP for arbitrary contributions; or numbers with noise for the sensitivity of the round's tables."""
         assert self.round is not None
-        channel = self.round.document["channel"]
-        report = report_of(channel, self._accepts.epsilon)
+        channel, statistic = self.round.document["channel"], self.round.document["statistic"]
         if channel["source"] != self._source.name:
             raise PromiseBroken(f"the run wants {channel['source']} noise, and this device has {self._source.name}")
-        steps = contribution(self.round.document["statistic"], channel, (states, actions, rewards))
+        values = np.multiply(
+            contribution(statistic, channel, (states, actions, rewards)), float(channel["grid"]), dtype=np.float64
+        )
+        mechanism = mechanism_of(channel, statistic, self._accepts)
         nonce = self._source.token(16)
-        index = report.draw(steps * channel["grid"], nonce, self._source)
-        return message_bytes(self.round.generation, nonce, bytes.fromhex(channel["id"]), "index", [float(index)])
+        if isinstance(mechanism, AdditiveNoise):
+            kind, sent = "numbers", mechanism.add(mechanism.to_lattice(values)[None], self._source)[0].tolist()
+        else:
+            kind, sent = "index", [float(mechanism.draw(values, nonce, self._source))]
+        return message_bytes(self.round.generation, nonce, bytes.fromhex(channel["id"]), kind, sent)
 
     # sending
 
@@ -272,16 +278,36 @@ class Device:
             replace(self._path, json.dumps(self._kept).encode(), mode=0o600)
 
 
-def report_of(channel: Mapping[str, Any], accepted: float) -> Codebook | SignReport:
-    """The mechanism of a channel, if its epsilon is not larger than what was accepted."""
+def mechanism_of(
+    channel: Mapping[str, Any], statistic: Mapping[str, Any], accepts: Accepts
+) -> Codebook | SignReport | AdditiveNoise:
+    """The mechanism of a channel, if what it loses is not more than what was accepted."""
     noise = channel["noise"]
-    if noise["distribution"] not in ("codebook", "signs"):
-        raise InvalidParameter(f"this client sends indices; the run wants {noise['distribution']} noise: use LocalClient")
-    if noise["epsilon"] > accepted:
-        raise PromiseBroken(f"the round asks for epsilon={noise['epsilon']:g}, and this person accepts {accepted:g}")
+    if noise["distribution"] in ("gaussian", "laplace"):
+        made = _additive(channel, statistic)
+        lost = made.loss().epsilon_at(accepts.delta)
+    elif noise["distribution"] in ("codebook", "signs"):
+        lost = noise["epsilon"]
+    else:
+        raise InvalidParameter(f"this client knows no {noise['distribution']} noise: use confide.agents.LocalClient")
+    if not lost <= accepts.epsilon * (1 + 1e-9):
+        raise PromiseBroken(f"the round's noise gives epsilon={lost:g}, and this person accepts {accepts.epsilon:g}")
+    if noise["distribution"] in ("gaussian", "laplace"):
+        return made
     if noise["distribution"] == "signs":
         return SignReport(channel["size"], noise["radius"], noise["epsilon"], noise["asked"], noise["nearest"])
     return Codebook(channel["size"], noise["radius"], noise["epsilon"], noise["nearest"], noise["vectors"])
+
+
+def _additive(channel: Mapping[str, Any], statistic: Mapping[str, Any]) -> AdditiveNoise:
+    """The round's noise, with the sensitivity that this device has computed; whole steps of the grid where its source draws them."""
+    noise = channel["noise"]
+    l2, l1 = sensitivity(statistic, float(channel["grid"]))
+    order = 2 if noise["distribution"] == "gaussian" else 1
+    if noise["step"] not in (None, channel["grid"]):
+        raise InvalidParameter("the lattice of the noise must be the grid of the contributions")
+    found = l2 if order == 2 else l1
+    return AdditiveNoise(noise["distribution"], order, found, 1.0, float(noise["scale"]), noise["step"], channel["size"])
 
 
 def act(policy: Mapping[str, Any], step: int, state: Any) -> Any:

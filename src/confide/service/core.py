@@ -185,15 +185,18 @@ class Service:
         self._queue.put((report, reply))
 
     def _work(self) -> None:
-        while True:
-            tickets, last = self._next()
-            self.handle(tickets)
-            if last:
-                return
+        """Whatever goes wrong, this thread goes on: without it nobody is answered."""
+        last = False
+        while not last:
+            try:
+                tickets, last = self._next()
+                self.handle(tickets)
+            except Exception as error:
+                log.error("the writer failed: %s", type(error).__name__)
 
     def _next(self) -> tuple[list[Ticket], bool]:
         now = self._clock()
-        deadlines = [run.spec.batch.deadline(run.generation) for run in self.runs.values() if run.status == "open"]
+        deadlines = [run.spec.batch.deadline(run.generation) for run in list(self.runs.values()) if run.status == "open"]
         wait = min([1.0, *(max(0.0, at - now) for at in deadlines)])
         tickets: list[Ticket] = []
         try:
@@ -275,7 +278,10 @@ class Service:
     def _answer(self, answered: list[tuple[Ticket, Answer]]) -> None:
         for (report, reply), answer in answered:
             self.counts[report.run, answer.outcome] += 1
-            reply(answer)
+            try:
+                reply(answer)
+            except Exception as error:  # whoever asked is gone; others are still to be answered
+                log.error("an answer could not be given: %s", type(error).__name__)
 
     # closing
 

@@ -3,6 +3,7 @@
 Whatever is in an episode, and whatever tables a server sent, the result is a vector of the announced size; what makes no sense adds zero.
 """
 
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,12 +18,14 @@ _HEADER = struct.Struct(">4sBBQ16s8sI")
 _MAGIC, _VERSION = b"cfdm", 2
 _KINDS = ("numbers", "index")
 _MOST = 2**50
+_PAIRS = 4000  # rows of a table: up to here all pairs are measured
+BUDGET, SHIFT, FINE, PART = 2**40, 2**8, 2**20, 2**8  # as in confide/tables/_contribution_kernels.py
 
 
 def contribution(statistic: Mapping[str, Any] | None, channel: Mapping[str, Any], episode: Sequence[Any]) -> Ints:
     """In whole steps of the grid."""
     size = int(channel["size"])
-    kinds = {"transitions": _transitions, "answers": _answers}
+    kinds = {"transitions": _transitions, "answers": _answers, "budget": _budget}
     if statistic is None or statistic["kind"] not in kinds:
         raise InvalidParameter("this client cannot compute what this run's users contribute: use confide.agents.LocalClient")
     try:
@@ -63,6 +66,29 @@ def _answers(statistic: Mapping[str, Any], grid: float, episode: Sequence[Any]) 
     return found
 
 
+def _budget(statistic: Mapping[str, Any], _: float, episode: Sequence[Any]) -> Ints:
+    """In whole numbers throughout: a step counts if the budget can pay it, the c-th step of a pair adds sqrt(c) - sqrt(c - 1) of it."""
+    layers, states, actions, balance = (int(statistic[name]) for name in ("layers", "states", "actions", "balance"))
+    indptr, successors, costs = (statistic[name] for name in ("indptr", "successors", "costs"))
+    sums = np.zeros(len(successors) + (len(costs) if balance else 0), dtype=np.int64)
+    spent, often = 0, dict[int, int]()
+    for h, s, a, t in _steps(episode, int(statistic["steps"])):
+        if s not in range(states) or a not in range(actions) or t not in range(states) or (layers > 1 and h >= layers):
+            continue
+        pair = ((h if layers > 1 else 0) * states + s) * actions + a
+        cost, row = costs[pair], successors[indptr[pair] : indptr[pair + 1]]
+        reward = _number(episode[2][h]) if balance and h < len(episode[2]) else math.nan
+        if cost <= 0 or spent + cost > BUDGET or t not in row or (balance and not math.isfinite(reward)):
+            continue
+        spent, c = spent + cost, often.get(pair, 0) + 1
+        often[pair] = c
+        weight = math.isqrt(c * cost * SHIFT) - math.isqrt((c - 1) * cost * SHIFT)
+        sums[indptr[pair] + row.index(t)] += weight
+        if balance:
+            sums[len(successors) + pair] += weight * balance * int(min(max(reward, 0.0), 1.0) * FINE) // (FINE * PART)
+    return sums
+
+
 def _steps(episode: Sequence[Any], most: int) -> list[tuple[int, int, int, int]]:
     """(step, state, action, next state) of the first `most` steps; -1 for what is no whole number."""
     states, actions = episode[0], episode[1]
@@ -80,6 +106,25 @@ def _index(value: Any) -> int:
 
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, bool | int | float | np.number) else float("nan")
+
+
+def sensitivity(statistic: Mapping[str, Any], grid: float) -> tuple[float, float]:
+    """How far apart the contributions of two people can be, in L2 and in L1, for these tables: a device relies on nobody else for it."""
+    if statistic["kind"] == "budget":
+        steps, part = int(statistic["steps"]), int(statistic["balance"]) / PART
+        return math.sqrt(2) * math.hypot(1.0, part), 2 * (1 + part) * math.sqrt(min(steps, len(statistic["costs"])))
+    if statistic["kind"] != "transitions":
+        raise InvalidParameter(
+            "this client knows no sensitivity of what this run's users contribute: use confide.agents.LocalClient"
+        )
+    table, steps = np.asarray(statistic["table"], dtype=np.float64), int(statistic["steps"])
+    rows = np.unique(np.vstack([table.reshape(-1, table.shape[-1]), np.zeros(table.shape[-1])]), axis=0) * grid
+    if len(rows) > _PAIRS:
+        apart, apart_l1 = 2 * np.linalg.norm(rows, axis=1).max(), 2 * np.abs(rows).sum(axis=1).max()
+    else:
+        apart = max(float(np.linalg.norm(rows - row, axis=1).max()) for row in rows)
+        apart_l1 = max(float(np.abs(rows - row).sum(axis=1).max()) for row in rows)
+    return math.sqrt(steps) * float(apart), steps * float(apart_l1)
 
 
 def message_bytes(generation: int, nonce: bytes, channel: bytes, kind: str, values: Sequence[float]) -> bytes:

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from confide.errors import ConfideError, InvalidParameter
+from confide.errors import ConfideError, InvalidParameter, StoreError
 from confide.service.access import MAY, Keyring, RateLimit, new_api_key, revoke_api_key
 from confide.service.answers import IMMUTABLE, NO_STORE, Guard, Problem, json_object, read_body, shown_release, signed, tagged
 from confide.service.core import Answer, Report, Service
@@ -40,6 +40,7 @@ class Limits:
     reports: float = 5000.0
     reads: float = 1000.0
     body_seconds: float = 20.0
+    answer_seconds: float = 30.0  # then 503: whoever sends the same bytes again is told what became of them
     least_body: int = 16_384  # bytes that every run takes
 
 
@@ -184,7 +185,11 @@ class Web:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
         self.service.submit(made, partial(self._bridge.put, loop, future))
-        return _answered(await future)
+        try:
+            async with asyncio.timeout(self.limits.answer_seconds):
+                return _answered(await future)
+        except TimeoutError:
+            raise Problem(503, "unavailable", retry=1) from None
 
     async def act(self, request: Request) -> Response:
         """The action for somebody whose device cannot read rounds; joint runs only, and nothing is stored."""
@@ -197,16 +202,18 @@ class Web:
         subject, step, state = given.get("subject"), given.get("step"), given.get("state")
         if not isinstance(subject, str) or not isinstance(step, int) or isinstance(step, bool):
             raise Problem(400, "invalid", "subject must be a text, and step a whole number")
+        if run.served is None:
+            raise Problem(503, "unavailable", "the round is being planned", retry=1)
+        generation, served = run.served
         try:
-            number = run.pseudonyms.number(subject, run.generation)
-            policy: Any = run.learner.current_round().drawn(number)
+            policy: Any = served.drawn(run.pseudonyms.number(subject, generation))
             chosen = policy.act(
                 step, state if isinstance(state, int) else np.asarray(state, dtype=float), np.random.default_rng()
             )
         except (IndexError, TypeError, ValueError, ConfideError):
             raise Problem(400, "invalid", "there is no such step or state") from None
         action = chosen.tolist() if isinstance(chosen, np.ndarray) else chosen
-        return JSONResponse({"action": action, "generation": run.generation}, headers={"Cache-Control": "no-store"})
+        return JSONResponse({"action": action, "generation": generation}, headers=NO_STORE)
 
     async def _body(self, request: Request, run: LiveRun) -> dict[str, Any]:
         limit = self.limits.least_body + 40 * run.episode_size() + 14 * run.total.size
@@ -321,6 +328,8 @@ class Web:
         async def endpoint(request: Request) -> Response:
             try:
                 return await handler(request)
+            except StoreError:
+                return Problem(503, "unavailable", retry=1).response()
             except Problem as problem:
                 self.refused[problem.kind] = self.refused.get(problem.kind, 0) + 1
                 return problem.response()
@@ -365,6 +374,8 @@ async def _done(call: Callable[..., Any], *given: Any) -> Any:
     """In a thread of its own; what confide refuses is a 400 with its text, which is about public parameters."""
     try:
         return await run_in_threadpool(call, *given)
+    except StoreError:
+        raise
     except ConfideError as error:
         raise Problem(400, "invalid", str(error)) from None
 

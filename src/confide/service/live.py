@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter, StateError, StreamExhausted
-from confide.learning.learner import Learner
+from confide.learning.learner import Learner, Round
 from confide.mechanisms.sources import noise_source
 from confide.privacy.loss import GaussianDP, PureDP
 from confide.service.documents import ReleaseRow, SigningKey, Statement, digest
@@ -50,6 +50,7 @@ class LiveRun:
         self.users = total.users
         self.total: Ints = np.frombuffer(total.total, dtype="<i8").astype(np.int64) if total.total else self._nothing()
         self.round: Signed | None = None
+        self.served: tuple[int, Round] | None = None  # what `round` says, with its generation: read by other threads
         self.cost = cost_of(self.learner)
 
     @property
@@ -107,7 +108,7 @@ class LiveRun:
 
     def follow(self, release: ReleaseRow) -> None:
         """The release is durable: show it. The round after it is planned later."""
-        self.release, self.round = release, None
+        self.release, self.round, self.served = release, None, None
         self.size, self.users = self._open_size(), 0
         self.total = self._nothing()
 
@@ -120,6 +121,7 @@ class LiveRun:
         body = round_document(self.name, self.learner)
         statement = Statement("round", self.name, self.manifest.digest, self.generation, digest(body), self.release.digest)
         self.round = Signed(body, statement.digest, key.sign(statement.to_bytes()), key.id)
+        self.served = self.generation, self.learner.current_round()
 
     def episode_size(self) -> int:
         """How many numbers a report may hold at most: public."""

@@ -42,6 +42,7 @@ def serve(service: Service, at: Listening, started: Callable[[], None] = lambda:
         date_header=False,
         timeout_graceful_shutdown=20,
         timeout_keep_alive=30,
+        limit_concurrency=5000,
     )
     server = uvicorn.Server(config)
     with _metrics(service, application.state.web.refused, at):

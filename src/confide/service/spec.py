@@ -3,7 +3,7 @@
 import math
 import re
 import tomllib
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ from confide.errors import InvalidParameter, PrivacyError
 from confide.learning.learner import Learner
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.accounting import gaussian_mu
+from confide.privacy.loss import loss_for
 from confide.privacy.request import JointDP, LocalDP
+from confide.privatizers import AtMost
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 RULES = ("count", "deadline")
@@ -61,6 +63,9 @@ class RunSpec:
     delta: float = 0.0
     relation: str = "replace"
     noise: str = "secure"  # fast: a simulation, and everything says so
+    local_noise: str = (
+        "least"  # of devices; gaussian: more noise than an index, by a mechanism that any language can draw exactly
+    )
     seed: int = 0  # of what is drawn at random in public, such as posterior samples
     reports_per_person: int = 1
     person_epsilon: float | None = None  # a person's budget over all runs of the service; None: no limit
@@ -73,7 +78,9 @@ class RunSpec:
             raise InvalidParameter(f"name must be lower-case letters, digits and dashes, at most 63, got name={self.name!r}")
         text("title", self.title)
         choice("trust", self.trust, ("joint", "local"))
-        choice("noise", self.noise, ("secure", "fast"))
+        choice("noise", self.noise, ("secure", "fast")), choice("local_noise", self.local_noise, ("least", "gaussian"))
+        if self.local_noise == "gaussian" and (self.trust != "local" or self.delta == 0):
+            raise InvalidParameter("local_noise gaussian is for runs with trust local and delta above 0")
         _ = self.privacy  # checks epsilon, delta and the relation
         whole("users", self.users, at_least=1), whole("seed", self.seed, at_least=0)
         whole("reports_per_person", self.reports_per_person, at_least=1)
@@ -106,6 +113,10 @@ class RunSpec:
         made = make_agent(self.agent, self.world(), episodes=self.users, privacy=self.privacy, noise=source, **options)
         if not isinstance(made, Learner) or not made.abilities.sums:
             raise PrivacyError(f"{self.agent} cannot be served: it keeps its users' data to look at them again")
+        if self.local_noise == "gaussian":
+            if isinstance(made.schedule, AtMost):
+                raise InvalidParameter(f"the devices of {self.agent} answer by an index: local_noise must be least")
+            made.calibration = replace(made.calibration, loss=loss_for(self.privacy))
         return made
 
 

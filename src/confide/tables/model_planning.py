@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri
 
 from confide.errors import InvalidParameter
 from confide.privacy.bounded import Memory
@@ -25,11 +24,8 @@ LISTED = 0.9  # the probability that a listed successor really follows
 LEAST = 1e-3  # visits per user of all pairs together that no model can predict away
 PRIOR = 0.3  # effective samples of a pair that nobody has seen
 TYPICAL = 0.5  # transition probability, for which the weights of releases are best
-LARGE, THIN = (
-    2**19,
-    2.0,
-)  # cells of a table that is thinned for planning; the share that a cell needs to be kept, times an even one
-SPARSE = 0.1  # the share of pairs whose mean reward is not the common one
+LARGE = 2**19  # cells of a table that is thinned for planning
+THIN = 2.0  # the share that a cell needs to be kept there, times an even one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,8 +140,9 @@ def predicted(history: History, support: Support, start: Array) -> History:
     means, variances = history.means.copy(), history.variances.copy()
     first = history.rounds - len(history.noises)
     least = LEAST / support.pairs
-    for i, policies in enumerate(history.policies):
-        v = np.maximum(expected_visits(policies, history.model, support, start), least)
+    W, Q, H, S = history.policies.shape
+    visits = expected_visits(history.policies.reshape(W * Q, H, S), history.model, support, start)
+    for i, v in enumerate(np.maximum(visits, least).reshape(W, Q, support.pairs)):
         seen = history.users[i] @ np.minimum(v, np.sqrt(v))
         means[first + i], variances[first + i] = history.weights[i] * seen, history.weights[i] ** 2 * seen
     return replace(history, means=means, variances=variances)
@@ -153,7 +150,7 @@ def predicted(history: History, support: Support, start: Array) -> History:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """Effective samples: counts [cell] of transitions and sums of rewards [pair], with the noise [pair] on each count."""
+    """Effective samples: counts [cell] of transitions, with the noise [pair] on each count, and sums of rewards [pair] in the same unit."""
 
     moves: Array
     rewards: Array
@@ -170,14 +167,16 @@ def _weights(history: History, ratio: float) -> tuple[Array, Array]:
     """Of the last releases in the estimate, [w, pair], and of each round then, [round, pair]."""
     C = _coefficients(history.rounds, len(history.noises), ratio)
     m = C @ history.means
-    covariance = np.einsum("tj,uj,jp->ptu", C, C, history.variances) * TYPICAL + np.diag(history.noises)
+    t = len(C)
+    sampling = ((C[:, None] * C[None]).reshape(t * t, -1) @ history.variances).T.reshape(-1, t, t)
+    covariance = sampling * TYPICAL + np.diag(history.noises)
     covariance += (1e-9 * np.trace(covariance, axis1=1, axis2=2) + 1e-12)[:, None, None] * np.eye(len(C))
-    w = np.linalg.solve(covariance, m.T[..., None])[..., 0].T
+    w = np.asarray(np.linalg.solve(covariance, m.T[..., None])[..., 0].T, dtype=float)
     return w, C.T @ w
 
 
-def estimate(history: History, support: Support, ratio: float) -> Counts:
-    """The sums of all releases, each weighted by what it tells."""
+def estimate(history: History, support: Support, ratio: float, balance: float = 0.0) -> Counts:
+    """The sums of all releases, each weighted by what it tells; those of rewards with the balance divided out."""
     w, rounds = _weights(history, ratio)
     used = history.used + rounds
     mean, variance = (used * history.means).sum(axis=0), (used**2 * history.variances).sum(axis=0)
@@ -188,7 +187,7 @@ def estimate(history: History, support: Support, ratio: float) -> Counts:
     moves = history.older[:cells] + np.einsum("tc,tc->c", w[:, of_cell], history.releases[:, :cells])
     rewards = history.older[cells:] + (w * history.releases[:, cells:]).sum(axis=0) if history.older.size > cells else np.zeros(0)
     noise = np.sqrt(history.noise + history.noises @ w**2) * scale
-    return Counts(moves * scale[of_cell], rewards * scale if rewards.size else rewards, noise)
+    return Counts(moves * scale[of_cell], rewards * scale / balance if rewards.size else rewards, noise)
 
 
 def folded(history: History, support: Support, ratio: float, window: int) -> History:
@@ -196,15 +195,14 @@ def folded(history: History, support: Support, ratio: float, window: int) -> His
     drop = len(history.noises) - window
     if drop <= 0:
         return history
-    w, _ = _weights(history, ratio)
-    C = _coefficients(history.rounds, len(history.noises), ratio)
+    w, C = _weights(history, ratio)[0][:drop], _coefficients(history.rounds, len(history.noises), ratio)[:drop]
     of_cell = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
     each = np.concatenate([w[:, of_cell], w], axis=1)[:, : history.older.size]
     return replace(
         history,
-        older=history.older + (each[:drop] * history.releases[:drop]).sum(axis=0),
-        used=history.used + C[:drop].T @ w[:drop],
-        noise=history.noise + history.noises[:drop] @ w[:drop] ** 2,
+        older=history.older + (each * history.releases[:drop]).sum(axis=0),
+        used=history.used + C.T @ w,
+        noise=history.noise + history.noises[:drop] @ w**2,
         policies=history.policies[drop:],
         users=history.users[drop:],
         weights=history.weights[drop:],
@@ -239,44 +237,6 @@ def posterior(counts: Counts, support: Support) -> Posterior:
 def drawn(known: Posterior, support: Support, rng: np.random.Generator) -> Array:
     """Transition probabilities [cell] from the posterior."""
     return _kernels.draw(known.counts.moves, known.counts.noise, known.totals, known.chances, support.indptr, rng)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RewardPosterior:
-    """Mean rewards [pair]: the common one, or with probability `chances` one between 0 and 1, around `centres` with `spreads`."""
-
-    common: float
-    chances: Array
-    centres: Array
-    spreads: Array
-
-    @property
-    def mean(self) -> Array:
-        low, high = ndtr(-self.centres / self.spreads), ndtr((1 - self.centres) / self.spreads)
-        density = [np.exp(-0.5 * (end / self.spreads) ** 2) for end in (self.centres, 1 - self.centres)]
-        inside = self.centres + self.spreads * (density[0] - density[1]) / np.sqrt(2 * np.pi) / np.maximum(high - low, 1e-300)
-        mean: Array = self.common + self.chances * (np.clip(inside, 0.0, 1.0) - self.common)
-        return mean
-
-    def drawn(self, rng: np.random.Generator) -> Array:
-        low, high = ndtr(-self.centres / self.spreads), ndtr((1 - self.centres) / self.spreads)
-        level = np.clip(low + (high - low) * rng.random(low.shape), 1e-15, 1 - 1e-15)
-        other = np.clip(self.centres + self.spreads * ndtri(level), 0.0, 1.0)
-        return np.where(rng.random(low.shape) < self.chances, other, self.common)
-
-
-def reward_posterior(known: Posterior, support: Support, balance: float) -> RewardPosterior:
-    """From sums of rewards over effective samples; the common reward is the weighted median."""
-    N, s = known.totals, known.counts.noise / balance
-    ratio = known.counts.rewards / N
-    spreads = np.sqrt((s / N) ** 2 + 0.25 / np.maximum(N, 1.0)) + 1e-9
-    order = np.argsort(np.where(support.open, ratio, 0.0))
-    mass = np.cumsum(np.where(support.open, 1 / spreads**2, 0.0)[order])
-    common = float(np.clip(ratio[order[int(np.searchsorted(mass, mass[-1] / 2))]], 0.0, 1.0)) if support.open.any() else 0.0
-    inside = np.maximum(ndtr((1 - ratio) / spreads) - ndtr(-ratio / spreads), 1e-300)
-    spike = np.exp(-0.5 * ((ratio - common) / spreads) ** 2) / np.sqrt(2 * np.pi) / spreads
-    chances = np.where(support.open, SPARSE * inside / (SPARSE * inside + (1 - SPARSE) * spike), 0.0)
-    return RewardPosterior(common, chances, np.clip(ratio, -5.0, 6.0), spreads)
 
 
 def best_policy(model: Array, rewards: Array, support: Support) -> Ints:

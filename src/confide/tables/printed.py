@@ -1,13 +1,14 @@
 """The constants of the papers on private learning in tables, the noise that they print, and when their bonus lets learning start.
 
-Where they are from. No text of [Vietri20], [Garcelon21] and [ChowdhuryZhou21] could be had when this was written: their constants are
-recalled, and steps that are not recalled are derived, as each docstring says. Compare with the papers before relying on a digit. Common
-to all: H steps, S states, A actions, K users, T = K H, rewards in [0, 1]; n is a count of visits of (h, s, a), and every count is noised.
+Where they are from. No text of [Vietri20], [Garcelon21], [ChowdhuryZhou21] and [QiaoWang23] could be had when this was written: their
+constants are recalled, and steps that are not recalled are derived, as each docstring says. Compare with the papers before relying on a
+digit. Common to all: H steps, S states, A actions, K users, T = K H, rewards in [0, 1]; n is a count of visits of (h, s, a), and every
+count is noised.
 
-True loss. [Vietri20] and [ChowdhuryZhou21] divide epsilon by 3 H: three kinds of counts (visits, transitions, rewards) of H steps each.
-But a user who is replaced leaves up to H cells of each kind and enters up to H others: the L1 sensitivity is 6 H. So the printed noise
-gives 2 epsilon under "replace", and epsilon under "null". [Garcelon21] divides by 6 H. Where rewards are known, they are not counted:
-two thirds of these, and for [Garcelon21] a third.
+True loss. All but [Garcelon21] divide epsilon by 3 H: three kinds of counts (visits, transitions, rewards) of H steps each. But a user
+who is replaced leaves up to H cells of each kind and enters up to H others: the L1 sensitivity is 6 H. So the printed noise gives 2
+epsilon under "replace", and epsilon under "null". [Garcelon21] divides by 6 H. Where rewards are known, they are not counted: two thirds
+of these, and for [Garcelon21] a third.
 """
 
 import math
@@ -21,7 +22,7 @@ from confide.arguments import real, whole
 from confide.tables.optimistic_planning import Bonus, Errors
 
 Array = npt.NDArray[np.float64]
-_MOST = 10**30  # users: learning that does not start before does not start
+MOST = 10**15  # users: learning that does not start before does not start
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,80 @@ class OBIRule:
         return Bonus(np.where(known, fixed, np.inf), slope, np.zeros_like(n))
 
 
-AnyRule = PUCBRule | UCBVIRule | OBIRule
+@dataclass(frozen=True, slots=True)
+class DPUCBVIRule:
+    """[QiaoWang23], DP-UCBVI with its central and its local privatizer: a Bernstein bonus on counts that are made consistent.
+
+    N~(s, a, .) is next to the noisy counts in the largest difference, among rows that are not negative and sum to within E / 4 of the
+    noisy number of visits; then E / (2 S) is added to each, so that N~(s, a) >= N(s, a). The bonus is 2 sqrt(Var(V) i / n) + sqrt(2 i / n)
+    for rewards + 20 H S E i / n + 4 sqrt(i sum_s' P~(s') min(G(s'), H^2) / n), with i = ln(30 H S A T / beta) and, for m visits of s',
+    G = 1000^2 (H^3 S A i^2 / m + (H^4 E^2 + H^6) S^4 A^2 i^4 / m^2). Here H^2 stands for the minimum, which it is unless a state has more
+    than 1e6 H S A i^2 visits (riverswim: 1e11). Noise: three kinds of counts with epsilon / (3 H log2 K) each in a tree, locally with
+    epsilon / (3 H). The rule for N~, the noise and i were read in [QiaoWang24, Alg. 1, Sec. 5], which restates them for two kinds of
+    counts, and has K for T. The bonus is recalled; E, printed as O((H / epsilon) log^2), is derived: four times the bound of `UCBVIRule`
+    on the noise of a count.
+    """
+
+    remaining: ClassVar[bool] = False
+
+    setting: TableSetting
+    epsilon: float
+    learned: bool = True
+    local: bool = False
+
+    @property
+    def _noise(self) -> UCBVIRule:
+        return UCBVIRule(self.setting, self.epsilon, self.learned, self.local)
+
+    @property
+    def scale(self) -> float:
+        return self._noise.scale
+
+    def errors(self, users: int) -> Errors:
+        K, H, S, A = self.setting.episodes, self.setting.horizon, self.setting.states, self.setting.actions
+        E = 4 * self._noise.errors(users).cell
+        return Errors(E, E, E, math.log(30 * H * S * A * K * H / self.setting.failure))
+
+    def totals(self, visits: Array, errors: Errors) -> Array:
+        return np.maximum(visits + errors.pair / 2, 0.0)
+
+    def consistent(self, cells: Array, visits: Array, errors: Errors) -> Array:
+        """Rows [pair, s'] that are not negative, of which the largest difference from `cells` is the least; without the E / (2 S).
+
+        With differences of at most t the sums that can be had are those from sum (c - t)^+ to sum (c + t)^+, for t from -min c on. Both
+        ends move apart with t: the least t is found by bisection, and of rows with this t the one between the ends is taken.
+        """
+        slack = errors.cell / 4
+        low = np.maximum(-cells.min(axis=1), 0.0)
+        high = low + np.abs(cells).sum(axis=1) + np.abs(visits)
+
+        def ends(t: Array) -> tuple[Array, Array]:
+            return np.maximum(cells - t[:, None], 0.0), np.maximum(cells + t[:, None], 0.0)
+
+        def possible(t: Array) -> npt.NDArray[np.bool_]:
+            least, most = (each.sum(axis=1) for each in ends(t))
+            return np.asarray((least <= np.maximum(visits + slack, 0.0)) & (most >= visits - slack))
+
+        high = np.where(possible(low), low, high)
+        for _ in range(60):
+            middle = (low + high) / 2
+            fits = possible(middle)
+            low, high = np.where(fits, low, middle), np.where(fits, middle, high)
+        least, most = ends(high)
+        start, room = least.sum(axis=1), (most - least).sum(axis=1)
+        share = np.where(room > 0, np.clip((visits - start) / np.where(room > 0, room, 1.0), 0.0, 1.0), 0.0)
+        return np.asarray(least + share[:, None] * (most - least))
+
+    def bonus(self, n: Array, errors: Errors) -> Bonus:
+        H, S, known = self.setting.horizon, self.setting.states, n > 0
+        n = np.where(known, n, 1.0)
+        fixed = 20 * H * S * errors.cell * errors.log / n + 4 * H * np.sqrt(errors.log / n)
+        if self.learned:
+            fixed = fixed + np.sqrt(2 * errors.log / n)
+        return Bonus(np.where(known, fixed, np.inf), np.zeros_like(n), 2 * np.sqrt(errors.log / n))
+
+
+AnyRule = PUCBRule | UCBVIRule | OBIRule | DPUCBVIRule
 
 
 def bonus_of_one(rule: AnyRule) -> float:
@@ -194,7 +268,7 @@ def bonus_of_one(rule: AnyRule) -> float:
 
 def starts(rule: AnyRule, below: float | None = None) -> int:
     """From how many users on a pair that all of them visit has a bonus below H (or `below`). Before, every Q is cut: nothing is
-    learned."""
+    learned. Some number above MOST: not before that many."""
     least = float(rule.setting.horizon) if below is None else real("below", below, above=0)
 
     def known(users: int) -> bool:
@@ -203,7 +277,7 @@ def starts(rule: AnyRule, below: float | None = None) -> int:
     high = 1
     while not known(high):
         high *= 2
-        if high > _MOST:
+        if high > MOST:
             return high
     low = high // 2
     while high - low > 1:

@@ -17,6 +17,7 @@ from confide.privatizers.schedule import divided
 from confide.problems.tabular import TabularPublic
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.model_planning import (
+    LARGE,
     History,
     best_policy,
     closed,
@@ -27,16 +28,16 @@ from confide.tables.model_planning import (
     posterior,
     predicted,
     recall,
-    reward_posterior,
 )
+from confide.tables.reward_planning import reward_posterior
 from confide.tables.support_features import Support, support_of
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-POLICIES = 16  # per round
+POLICIES, FEWER = 16, 8  # per round; and for large tables
 FIRST = 100  # users of the first round
-GROWTH = 1.2  # of the number of users, from release to release
-TEMPERS = np.linspace(0.25, 1.0, POLICIES - 1)  # the share of the drawn model in each; the rest is the mean
+GROWTH, FASTER = 1.2, 1.5  # of the number of users, from release to release; and for large tables, where planning takes long
+TEMPERS = 0.25, 1.0  # from and to: the share of the drawn model in each policy but the last; the rest is the mean
 BALANCE = 180 / 256  # of rewards against counts
 SPENT = 0.7  # of the budget, by a typical user of a table where episodes may end early
 RARE, FLAT = 0.02, 0.2  # there pairs of v visits weigh (v + RARE)^-FLAT
@@ -55,18 +56,22 @@ class TableSampling:
     ratio: float  # of the releases; 0: rounds are differences of releases
 
     @property
+    def policies(self) -> int:
+        return FEWER if self.support.cells > LARGE else POLICIES
+
+    @property
     def window(self) -> int:
-        of_round = self.bound.size + POLICIES * self.public.horizon * self.public.states
+        of_round = self.bound.size + self.policies * self.public.horizon * self.public.states
         return max(3, min(WINDOW, NUMBERS // of_round))
 
     def plan(self, released: Released) -> Round:
         H, S, A = self.public.horizon, self.public.states, self.public.actions
         memory, seed = released.memory, released.memory["seed"]
-        history = recall(memory, self.support, self.bound.size, policies=POLICIES, horizon=H, window=self.window)
+        history = recall(memory, self.support, self.bound.size, policies=self.policies, horizon=H, window=self.window)
         rng = np.random.default_rng([int(seed), released.generation])
         signal = None
         if released.generation == 0:
-            shown = rng.integers(A, size=(POLICIES, H, S))
+            shown = rng.integers(A, size=(self.policies, H, S))
         else:
             history = self._closed(history, released)
             shown, history, signal = self._learn(history, rng)
@@ -78,25 +83,24 @@ class TableSampling:
     def _closed(self, history: History, released: Released) -> History:
         H, S, A, memory = self.public.horizon, self.public.states, self.public.actions, released.memory
         shown, weights, total = memory["shown"], memory["counted"], int(memory["total"])
-        fits = shown.shape == (POLICIES, H, S) and shown.dtype == np.int64 and bool(((shown >= 0) & (shown < A)).all())
+        fits = shown.shape == (self.policies, H, S) and shown.dtype == np.int64 and bool(((shown >= 0) & (shown < A)).all())
         fits = fits and weights.shape == (self.support.pairs,) and bool(((weights >= 0) & (weights <= 1)).all())
         if not fits or not 0 <= total <= released.users:
             raise InvalidParameter("the memory of earlier rounds does not fit this problem")
-        users = np.array(divided(released.users - total, np.ones(POLICIES)), dtype=float)
+        users = np.array(divided(released.users - total, np.ones(self.policies)), dtype=float)
         variance = released.noise.std**2
         return closed(history, shown, users, weights, released.values, variance, differences=self.ratio == 0)
 
     def _learn(self, history: History, rng: np.random.Generator) -> tuple[Ints, History, float]:
         support, start = self.support, self.public.start
-        history = predicted(history, support, start)
-        known = posterior(estimate(history, support, self.ratio), support)
-        history = predicted(replace(history, model=known.mean), support, start)
-        known = posterior(estimate(history, support, self.ratio), support)
-        history = folded(replace(history, model=known.mean), support, self.ratio, self.window)
+        for _ in range(1 if support.cells > LARGE else 2):  # predictions of the last model, and of the one that follows from them
+            history = predicted(history, support, start)
+            known = posterior(estimate(history, support, self.ratio, self.bound.balance), support)
+            history = replace(history, model=known.mean)
+        history = folded(history, support, self.ratio, self.window)
         earned = reward_posterior(known, support, self.bound.balance) if self.bound.balance else None
         shown = []
-        for k in range(POLICIES):
-            temper = TEMPERS[k] if k < len(TEMPERS) else 0.0
+        for temper in (*np.linspace(*TEMPERS, self.policies - 1), 0.0):
             model = temper * drawn(known, support, rng) + (1 - temper) * known.mean
             rewards = temper * earned.drawn(rng) + (1 - temper) * earned.mean if earned else None
             shown.append(best_policy(model, self._rewards(rewards, rng), support))
@@ -125,7 +129,7 @@ class TableSampling:
         return np.where(open_, np.sqrt(squared), 0.0)
 
     def describe(self) -> Description:
-        return Description("tight", f"the best policies for {POLICIES - 1} models from the posterior, and for its mean")
+        return Description("tight", f"the best policies for {self.policies - 1} models from the posterior, and for its mean")
 
 
 class TabularPSRL(Learner):
@@ -165,7 +169,7 @@ class TabularPSRL(Learner):
         layers = 1 if public.stationary else max(H - known, 1)
         cells = support_of(support, layers=layers, states=public.states, actions=public.actions, terminal=public.terminal)
         bound = BudgetedCounts(cells.cells, cells.pairs, H, 0.0 if known else BALANCE)
-        chosen = choose_schedule(schedule, geometric(episodes, first=FIRST, ratio=GROWTH))
+        chosen = choose_schedule(schedule, geometric(episodes, first=FIRST, ratio=FASTER if cells.cells > LARGE else GROWTH))
         counter, ratio = counter_of_rates(chosen, privacy)
         if ratio is None:
             raise InvalidParameter(f"TabularPSRL looks at all releases together, and {chosen.leaves} are too many: choose fewer")

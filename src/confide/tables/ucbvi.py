@@ -21,9 +21,10 @@ from confide.privatizers import Schedule, every_episode, geometric
 from confide.problems.tabular import TabularPublic
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.count_contributions import VisitCounts, Visits
-from confide.tables.model_planning import Counts, posterior, reward_posterior
+from confide.tables.model_planning import Counts, posterior
 from confide.tables.optimistic_planning import Bonus, Errors, Optimist, greedy
-from confide.tables.printed import AnyRule, OBIRule, TableSetting, UCBVIRule, bonus_of_one, starts
+from confide.tables.printed import MOST, AnyRule, DPUCBVIRule, OBIRule, TableSetting, UCBVIRule, bonus_of_one, starts
+from confide.tables.reward_planning import reward_posterior
 from confide.tables.support_features import Support, support_of
 
 Array = npt.NDArray[np.float64]
@@ -79,6 +80,9 @@ class PrintedTables:
     def known(self, released: Released) -> Knowledge:
         cells, visits, sums = self.bound.unpack(released.values)
         errors = self.rule.errors(released.users)
+        if isinstance(self.rule, DPUCBVIRule) and visits is not None:
+            cells = self.rule.consistent(cells, visits, errors) + errors.cell / (2 * self.public.states)
+            visits = cells.sum(axis=1) - errors.cell / 2
         n = self.rule.totals(cells.sum(axis=1) if visits is None or isinstance(self.rule, OBIRule) else visits, errors)
         made, divisor = self.rule.bonus(n, errors), np.maximum(n, 1.0)
         bonus = Bonus(self.factor * made.fixed, self.factor * made.slope, self.factor * made.spread)
@@ -92,9 +96,9 @@ class PrintedTables:
     def describe(self) -> Description:
         K, H = self.rule.setting.episodes, self.rule.setting.horizon
         said = f"a state and action that every user visits has the bonus {self.factor * bonus_of_one(self.rule):.3g} after {K:,} users"
-        return Description(
-            "paper", f"{said}; it is below H = {H}, so that learning can start, from {starts(self.rule):,} users on"
-        )
+        users = starts(self.rule)
+        when = f"{users:,} users" if users <= MOST else f"some number of users above {MOST:.0e}"
+        return Description("paper", f"{said}; it is below H = {H}, so that learning can start, from {when} on")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,118 @@
+"""Learned rewards: the posterior against quadrature, and what it says of actions that nobody tried."""
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from confide.policy import TabularPolicy
+from confide.problems import TabularMDP, riverswim
+from confide.tables.contributions import BudgetedCounts, BudgetedVisits
+from confide.tables.model_planning import Counts, Posterior, beginning, closed, estimate, predicted
+from confide.tables.reward_planning import ALIKE, APART, OWN, Unit, reward_posterior
+from confide.tables.support_features import support_of
+
+S, A = 40, 3
+SUPPORT = support_of(None, layers=1, states=S, actions=A, terminal=None)
+BALANCE = 180 / 256
+
+
+def known(rewards, samples, noise):
+    """A posterior of S states, from exact sums of rewards [s, a] in so many samples [s, a]."""
+    rewards, samples = (np.broadcast_to(np.asarray(each, dtype=float), (S, A)).ravel() for each in (rewards, samples))
+    counts = Counts(np.zeros(SUPPORT.cells), rewards * samples, np.full(S * A, float(noise)))
+    return Posterior(counts, np.maximum(samples, max(2 * noise, 1e-12)), np.zeros(0), np.zeros(0))
+
+
+@pytest.mark.parametrize(("m", "s"), [(0.5, 0.1), (0.5, 2.0), (-1.0, 0.4), (1.4, 0.3), (0.01, 0.02), (0.0, 100.0)])
+def test_normals_that_are_cut(m, s):
+    unit, exact = Unit(np.full(4000, m), np.full(4000, s)), stats.truncnorm(-m / s, (1 - m) / s, m, s)
+    assert unit.mass[0] == pytest.approx(integrate.quad(lambda r: stats.norm.pdf(r, m, s), 0, 1)[0], rel=1e-6)
+    assert unit.mean[0] == pytest.approx(exact.mean(), rel=1e-5)
+    assert stats.kstest(unit.drawn(np.random.default_rng(0)), exact.cdf).pvalue > 1e-4
+
+
+def test_far_from_the_range_draws_are_at_its_ends():
+    unit = Unit(np.array([-50.0, 40.0, 1.05]), np.array([0.5, 0.5, 1e-4]))
+    np.testing.assert_allclose(unit.drawn(np.random.default_rng(0)), [0, 1, 1], atol=0.05)
+    np.testing.assert_allclose(unit.mean, [0, 1, 1], atol=0.05)
+
+
+def test_chances_are_what_quadrature_gives():
+    """One state whose first action earns .8 and whose others are known less well, in a table of zeros."""
+    rewards, samples, noise = np.zeros((S, A)), np.full((S, A), 2000.0), 10.0
+    rewards[0], samples[0] = [0.8, 0.5, 0.1], [100.0, 60.0, 30.0]
+    found = reward_posterior(known(rewards, samples, noise), SUPPORT, BALANCE)
+    m, s = found.action.centres[0], found.action.spreads[0]
+    np.testing.assert_allclose(m, rewards[0])
+    spike = stats.norm.pdf(m, found.common[0], s)
+    slab = np.array([integrate.quad(lambda r, a=a: stats.norm.pdf(m[a], r, s[a]), 0, 1)[0] for a in range(A)])
+    alike = integrate.quad(lambda r: stats.norm.pdf(m, r, s).prod(), 0, 1)[0]
+    mixed = ((1 - OWN) * spike + OWN * slab).prod()
+    weights = np.array([(1 - ALIKE - APART) * spike.prod(), ALIKE * alike, APART * mixed])
+    np.testing.assert_allclose(found.chances[:, 0], weights / weights.sum(), rtol=1e-5)
+    np.testing.assert_allclose(found.own[0], OWN * slab / ((1 - OWN) * spike + OWN * slab), rtol=1e-5)
+
+
+@pytest.mark.parametrize("noise", [0.0, 10.0])
+def test_the_mean_and_the_draws_find_rewards(noise):
+    truth = np.random.default_rng(0).random((S, A)) * (np.arange(S) % 4 == 0)[:, None]
+    found = reward_posterior(known(truth, 20_000.0, noise), SUPPORT, BALANCE)
+    draws = np.stack([found.drawn(np.random.default_rng(i)) for i in range(50)])
+    assert (
+        not found.common.any() and np.abs(found.mean - truth.ravel()).max() < 0.01 and np.abs(draws - truth.ravel()).max() < 0.05
+    )
+
+
+@pytest.mark.parametrize("noise", [0.0, 10.0])
+def test_what_nobody_tried_may_be_worth_anything(noise):
+    """States 0 and 1 are untried, and so are two actions of state 2, whose third earns 1. Elsewhere everything is known to earn nothing.
+
+    Shares of 4000 draws: four standard deviations are at most .032.
+    """
+    rewards, samples = np.zeros((S, A)), np.full((S, A), 1000.0)
+    samples[:2], samples[2], rewards[2] = 0.0, [0.0, 0.0, 1000.0], [0.0, 0.0, 1.0]
+    found = reward_posterior(known(rewards, samples, noise), SUPPORT, BALANCE)
+    draws = np.stack([found.drawn(np.random.default_rng([i, 1])) for i in range(4000)]).reshape(4000, S, A)
+    prior = ALIKE + APART * OWN
+    np.testing.assert_allclose((draws[:, :2] > 0).mean(axis=0), prior, atol=0.02)
+    np.testing.assert_allclose((draws[:, :2] > 0.9).mean(axis=0), 0.1 * prior, atol=0.01)
+    equal = (draws[:, 2, 0] == draws[:, 2, 2]).mean()  # a tie, so that it is tried
+    assert equal == pytest.approx(ALIKE / (ALIKE + APART * OWN), abs=0.032)
+
+
+def test_actions_may_have_a_common_reward_each():
+    """Action 2 earns nothing and the others .3: a state where it was not tried expects the same. With one state that differs, one is
+    common."""
+    samples = np.full((S, A), 300.0)
+    samples[0, 2] = 0.0
+    found = reward_posterior(known([0.3, 0.3, 0.0], samples, 10.0), SUPPORT, BALANCE)
+    np.testing.assert_allclose(found.common, [0.3, 0.3, 0.0], atol=1e-9)
+    assert found.mean[2] < 0.2
+    rewards = np.zeros((S, A))
+    rewards[0] = 1.0, 0.0, 0.5
+    np.testing.assert_array_equal(reward_posterior(known(rewards, 300.0, 10.0), SUPPORT, BALANCE).common, np.zeros(A))
+
+
+def test_noise_in_few_samples_is_no_evidence():
+    """Sums far below zero, of pairs whose samples are within their noise: they may still earn 1."""
+    rewards, samples = np.zeros((S, A)), np.full((S, A), 1000.0)
+    rewards[0], samples[0] = -3.0, 20.0
+    found = reward_posterior(known(rewards, samples, 10.0), SUPPORT, BALANCE)
+    draws = np.stack([found.drawn(np.random.default_rng(i)) for i in range(4000)]).reshape(4000, S, A)
+    np.testing.assert_allclose((draws[:, 0] > 0.5).mean(axis=0), (ALIKE + APART * OWN) / 2, atol=0.02)
+
+
+def test_sums_are_in_the_unit_of_counts():
+    """Users of riverswim without noise: what a pair earned, divided by its samples, is its mean reward, without the balance."""
+    river = riverswim()
+    problem = TabularMDP(river.transitions, river.rewards, river.start, stochastic_rewards=True, name="coins")
+    support = support_of(None, layers=1, states=6, actions=2, terminal=None)
+    bound, weights = BudgetedCounts(support.cells, support.pairs, 20, BALANCE), np.full(12, np.sqrt(1 / 20))
+    right = np.ones((1, 20, 6), dtype=np.int64)
+    users = problem.sample(TabularPolicy(right[0], 2), 5_000, np.random.default_rng(0))
+    values = BudgetedVisits(support, weights, bound).contribution(users).values
+    history = beginning(support, bound.size, policies=1, horizon=20)
+    history = closed(history, right, np.array([5_000.0]), weights, values, 0.0, differences=True)
+    counts = estimate(predicted(history, support, problem.start), support, 0.0, BALANCE)
+    samples = counts.moves.reshape(12, 6).sum(axis=1)
+    assert counts.rewards[11] / samples[11] == pytest.approx(1.0, abs=1e-3)  # the right end, to the right
