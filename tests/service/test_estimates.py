@@ -30,10 +30,10 @@ def test_the_last_release_waits_for_nobody(bench):
     assert found.next_batch is None and found.valued is not None
 
 
-@pytest.mark.parametrize("trust", ["joint", "local"])
-def test_the_manifest_makes_the_learner(folder, trust):
+@pytest.mark.parametrize("more", [{}, {"trust": "local"}, {"trust": "local", "local_noise": "gaussian"}], ids=str)
+def test_the_manifest_makes_the_learner(folder, more):
     bench = Bench(folder)
-    run = bench.create(trust=trust, horizon=6, options=(("bonus_scale", 0.5),))
+    run = bench.create(horizon=6, options=(("bonus_scale", 0.5),), **more)
     made = spec_of(json.loads(run.manifest.body)).learner(run.learner.noise)
     assert made.settings == run.learner.settings
     assert estimates(run.manifest.body, list(bench.service.store.releases("demo"))).valued is not None

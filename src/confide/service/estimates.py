@@ -86,6 +86,7 @@ def spec_of(manifest: dict[str, Any]) -> RunSpec:
         delta=promise["delta"],
         relation=promise["relation"],
         trust=promise["trust"],
+        local_noise=manifest["local_noise"],
         users=manifest["users"],
         batch=Batching(schedule=manifest["batch"]["schedule"]),
         options=tuple(sorted(manifest["agent"]["options"].items())),

@@ -23,8 +23,9 @@ from confide.errors import ConfideError, InvalidParameter, StoreError
 from confide.service.access import MAY, Keyring, RateLimit, new_api_key, revoke_api_key
 from confide.service.answers import IMMUTABLE, NO_STORE, Guard, Problem, json_object, read_body, shown_release, signed, tagged
 from confide.service.core import Answer, Report, Service
-from confide.service.documents import ReleaseRow
+from confide.service.documents import ReleaseRow, digest
 from confide.service.live import LiveRun
+from confide.service.openapi import openapi
 from confide.service.pages import Pages
 from confide.service.spec import parse_spec
 from confide.service.store import ApiKeyRow
@@ -163,6 +164,12 @@ class Web:
         """The runs that are served."""
         self._limit(self._reads, request, None)
         return JSONResponse({"runs": sorted(self.service.runs)}, headers={"Cache-Control": "no-cache"})
+
+    async def api(self, request: Request) -> Response:
+        """The API as an OpenAPI document."""
+        self._limit(self._reads, request, None)
+        body = json.dumps(openapi(), separators=(",", ":")).encode()
+        return tagged(request, body, digest(body), "application/json", "no-cache")
 
     # what devices send
 
@@ -305,6 +312,7 @@ class Web:
             "/ready": self.ready,
             f"{run}/status": self.status,
             "/v1/audit": self.audit,
+            "/v1/openapi.json": self.api,
         }
         sent: dict[str, Handler] = {
             f"{run}/reports": self.report,
