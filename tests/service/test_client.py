@@ -314,7 +314,7 @@ def test_what_is_stored_before_it_is_sent_is_what_is_sent(folder, tmp_path):
         assert seen == [True] and (tmp_path / "device").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_crowd_stops_when_it_is_told(folder):
+def test_a_crowd_stops_when_it_is_told():
     """Also where the service is gone, and devices would try again for a while."""
 
     def gone(*_):
