@@ -162,9 +162,10 @@ class Crashes:
         found, run, store = [], bench.service.runs["demo"], bench.service.store
         people = defaultdict(list)
         with store.transaction() as tx:
-            for number in self.sent:
-                for place in tx.taken("demo", run.pseudonyms.who(f"person {number}")):
-                    people[place.generation].append(number)
+            names = {run.pseudonyms.who(f"person {number}"): number for number in self.sent}
+            for who, places in tx.taken("demo", list(names)).items():
+                for place in places:
+                    people[place.generation].append(names[who])
         counted, releases = store.participants("demo"), {row.generation: row for row in store.releases("demo")}
         for generation in range(run.generation):
             if counted.get(generation) != releases[generation + 1].users or len(people[generation]) != counted[generation]:

@@ -12,8 +12,8 @@ from confide.mechanisms.sources import noise_source
 from confide.policy import TabularPolicy
 from confide.problems import lock
 from confide.service.access import new_api_key
+from confide.service.admission import Report
 from confide.service.client import Accepts, Device, Response
-from confide.service.core import Report
 from confide.service.http import app
 from confide.service.spec import Batching, RunSpec
 

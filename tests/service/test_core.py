@@ -256,6 +256,18 @@ def test_a_deadline_closes_whoever_came(timed):
     assert (run.generation, run.status) == (3, "finished")
 
 
+def test_nobody_comes_in_after_a_deadline_that_could_not_be_kept(timed, monkeypatch):
+    """The disk was full at the deadline: those who come then are asked to come again, and are late."""
+    ann, bob = timed.report("ann"), timed.report("bob")
+    timed.send(ann)
+    timed.clock.now = 1100.0
+    with monkeypatch.context() as patch:
+        patch.setattr(type(timed.service.store), "transaction", lambda _: (_ for _ in ()).throw(StoreError("disk full")))
+        assert timed.send(bob) == ["unavailable"]
+    assert timed.send(bob, ann) == ["late", "same"]
+    assert timed.service.store.participants("demo") == {0: 1} and timed.service.runs["demo"].generation == 1
+
+
 def test_what_is_public_does_not_depend_on_who_reported(timed, tmp_path):
     """Somebody whose report adds zero, and somebody who stays away, are the same: all public bytes, with the noise fixed."""
     silent = Bench(type(timed.folder)(tmp_path / "other"), clock=Clock())

@@ -5,7 +5,7 @@ import json
 import pytest
 from service_bench import Bench
 
-from confide.service.estimates import NO_MODEL, NOT_MADE, estimates, spec_of
+from confide.service.estimates import NO_MODEL, NOT_MADE, TOO_LARGE, estimates, spec_of
 
 
 def closed(bench, batches, size=10, run="demo"):
@@ -44,6 +44,14 @@ def test_an_agent_without_a_model_says_so(bench):
     run = bench.create(agent="ucrl-vtr", users=20, every=10)
     found = estimates(run.manifest.body, closed(bench, 1))
     assert found.valued is None and found.reason == NO_MODEL and found.generations == (0, 1)
+
+
+def test_a_page_does_not_plan_for_large_problems(bench, monkeypatch):
+    monkeypatch.setattr("confide.service.estimates.LARGEST", 10)
+    monkeypatch.setattr("confide.service.estimates._learner", None)
+    run = bench.create()
+    found = estimates(run.manifest.body, list(bench.service.store.releases("demo")))
+    assert found.valued is None and found.reason == TOO_LARGE
 
 
 def test_another_learner_than_the_manifest_names_is_not_used(bench):

@@ -195,6 +195,15 @@ def test_a_body_of_a_gigabyte_is_refused_at_once(http):
     problem(answer, 413, "too-large")
 
 
+def test_numbers_of_thousands_of_digits_are_no_error_of_the_server(http):
+    digits = "9" * 5000
+    problem(http.get(f"{RUN}/release/{digits}"), 404, "unknown")
+    headers = {"Idempotency-Key": "n" * 16, "Content-Length": digits}
+    problem(http.post(f"{RUN}/reports", "device", content=b"{}", headers=headers), 413, "too-large")
+    body = f'{{"subject": "ann", "generation": {digits}, "trajectory": {{}}}}'
+    problem(http.post(f"{RUN}/reports", "device", content=body, headers={"Idempotency-Key": "n" * 16}), 400, "invalid")
+
+
 def test_a_body_that_comes_slowly_is_given_up(folder):
     with serving(folder, spec(), limits=Limits(body_seconds=0.05)) as http:
 

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from service_bench import Bench
 
 from confide.service.public_page import digits, public_index, public_page
@@ -34,10 +35,14 @@ def test_the_page_says_everything_as_text(bench):
     assert not re.search(r"(src|href)=\"(https?:)?//", page)
 
 
-def test_arrivals_do_not_change_it(bench):
-    bench.create(users=40, every=10)
+@pytest.mark.parametrize("rule", ["count", "deadline"])
+def test_arrivals_do_not_change_it(bench, rule):
+    bench.create(users=40, batch=Batching(rule=rule, schedule=10))
+    people = [str(i) for i in range(9)]
+    if rule == "deadline":
+        bench.service.enrol("demo", people, 0, "test")
     before = made(bench)
-    bench.send(*(bench.report(str(i)) for i in range(9)))
+    assert bench.send(*map(bench.report, people)) == ["counted"] * 9
     assert made(bench) == before
 
 

@@ -15,6 +15,7 @@ from confide.service.live import Signed
 
 log = logging.getLogger("confide.service")
 IMMUTABLE = "public, max-age=31536000, immutable"
+_LONGEST = 500  # characters of a path
 NO_STORE = {"Cache-Control": "no-store"}
 TITLES = {
     "invalid": "The request is not what this address takes",
@@ -71,6 +72,9 @@ class Guard:
             await send(message)
 
         try:
+            if len(scope["path"]) > _LONGEST:
+                await Problem(404, "unknown").response()(scope, receive, guarded)
+                return
             await self._inner(scope, receive, guarded)
         except Exception as error:
             log.error("internal error: %s", type(error).__name__)
@@ -81,7 +85,7 @@ class Guard:
 async def read_body(request: Request, limit: int) -> bytes:
     """The body, if it is not larger than `limit`: no more than that is ever in memory."""
     announced = request.headers.get("content-length", "0")
-    if not announced.isdecimal() or int(announced) > limit:
+    if not announced.isdecimal() or len(announced) > 15 or int(announced) > limit:
         raise Problem(413, "too-large", f"at most {limit} bytes")
     parts, size = [], 0
     try:

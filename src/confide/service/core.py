@@ -6,19 +6,21 @@ transaction; then the mark outside of the database; then the release is shown; t
 thrown away and read again from the store.
 """
 
+import contextlib
 import logging
 import queue
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from confide.errors import ConfideError, InvalidParameter, StateError, StoreError, StreamExhausted
+from confide.errors import InvalidParameter, StateError, StoreError, StreamExhausted
+from confide.service.admission import Admission, Report
 from confide.service.documents import ReleaseRow, SigningKey, Statement, digest
 from confide.service.keys import KeyFolder
 from confide.service.live import LiveRun, Signed, load, made_learner, signed_release
@@ -42,18 +44,6 @@ STATUS = {  # what becomes of a report, and its status of HTTP
     "paused": 503,
     "unavailable": 503,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What one person sends, once. PRIVATE; the subject itself does not come here."""
-
-    run: str
-    who: bytes = field(repr=False)
-    person: bytes = field(repr=False)
-    nonce: bytes = field(repr=False)
-    generation: int
-    content: Any = field(repr=False)  # joint: (states, actions, rewards); local: the bytes of a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +127,8 @@ class Service:
     def _reload(self, name: str) -> None:
         """Throw memory away. Until this has worked, reports are answered with 503."""
         self._failed.add(name)
+        with contextlib.suppress(StoreError):  # a close may have failed at this: old sums are still in the log
+            self.store.forget()
         made = load(name, self.store, self.keys, self.marks)
         self.runs[name] = made
         self._plan(made)
@@ -150,8 +142,10 @@ class Service:
         self._fault("planned")
 
     def _fail(self, name: str, what: str, error: Exception) -> None:
-        """Memory may be ahead of the store: it is thrown away before the next report. Only the type of an error is logged."""
-        log.error("run %s: %s failed: %s", name, what, type(error).__name__ if not isinstance(error, StoreError) else error)
+        """Memory may be ahead of the store: it is thrown away before the next report. Of an error its type is logged, or what
+        the disk says: a text may hold somebody's data."""
+        cause = str(error) if isinstance(error, StoreError) else getattr(error, "strerror", None) or type(error).__name__
+        log.error("run %s: %s failed: %s", name, what, cause)
         self._failed.add(name)
 
     @property
@@ -233,7 +227,7 @@ class Service:
                 self._reload(name)
             self._fault("received")
             run = self.runs[name]
-            if run.full and run.status == "open":
+            if run.due(self._clock()):
                 return tickets  # it is closed first
             answers, rest = self._commit(run, tickets)
         except Exception as error:  # whatever it was, nothing of these reports is durable
@@ -262,10 +256,11 @@ class Service:
         added, counted = 0, 0
         counts = run.spec.batch.rule == "count" and run.status == "open" and run.size > 0
         room = run.size - run.users if counts else len(tickets)
+        group = Admission(tx, run, [report for report, _ in tickets])
         for report, _ in tickets:
             if counted == room:  # full: the others are late, or of the next batch
                 break
-            outcome, decoded = _admit(tx, run, report)
+            outcome, decoded = group.admit(report)
             answers.append(Answer(outcome, run.generation))
             if outcome == "counted":
                 counted += 1
@@ -273,6 +268,7 @@ class Service:
                     episodes.append(report.content)
                 else:
                     added = added + decoded
+        group.write()
         return answers, added + run.contribution(episodes) if episodes else added, counted
 
     def _answer(self, answered: list[tuple[Ticket, Answer]]) -> None:
@@ -333,17 +329,15 @@ class Service:
         if generation < run.generation:
             raise InvalidParameter(f"batch {generation} is closed, the open one is {run.generation}")
         size = run.learner.schedule.size(generation) if hasattr(run.learner.schedule, "size") else run.size
-        new = 0
         with self.store.transaction() as tx:
-            for subject in subjects:
-                who = run.pseudonyms.who(subject)
-                if not tx.taken(name, who):
-                    tx.take(name, who, Taken(0, generation, None))
-                    new += 1
+            people = {run.pseudonyms.who(subject) for subject in subjects}
+            known = tx.taken(name, sorted(people))
+            new = people - set(known)
+            tx.take(name, [(who, Taken(0, generation, None)) for who in sorted(new)])
             if tx.enrolled(name, generation) > size:
                 raise InvalidParameter(f"batch {generation} has {size} places")
-            tx.audit(self._now(), actor, "enrol", f"{name} batch {generation}: {new}")
-        return new
+            tx.audit(self._now(), actor, "enrol", f"{name} batch {generation}: {len(new)}")
+        return len(new)
 
     def rotate(self, actor: str) -> str:
         """A new signing key, endorsed by the one before it."""
@@ -364,39 +358,6 @@ class _Named:
 
     name: str
     manifest: Signed
-
-
-def _admit(tx: Transaction, run: LiveRun, report: Report) -> tuple[str, Any]:
-    """What becomes of a report, and what it adds if it is a message. The answer depends on its content only where it is no message."""
-    taken = tx.taken(run.name, report.who)
-    if any(place.nonce == report.nonce for place in taken):
-        return "same", None
-    if run.status != "open" or run.size == 0:
-        return "finished" if run.size == 0 else run.status, None
-    enrolled = run.spec.batch.rule == "deadline"
-    places = [place for place in taken if place.nonce is None]
-    if enrolled and not taken:
-        return "not-enrolled", None
-    if len(taken) - len(places) >= run.spec.reports_per_person:
-        return "another-report", None
-    if report.generation > run.generation:
-        return "invalid", None
-    if report.generation != run.generation or (places and places[0].generation < run.generation):
-        return "late", None
-    if places and places[0].generation != run.generation:
-        return "not-enrolled", None
-    try:
-        decoded = run.decoded(report.content, report.generation)
-    except ConfideError:
-        return "invalid", None
-    slot = places[0].slot if places else len(taken)
-    cost = run.cost(slot + 1)
-    if run.spec.person_epsilon is not None and tx.account(report.person) + cost > run.spec.cap * (1 + 1e-9):
-        return "over-budget", None
-    if np.isfinite(cost):
-        tx.charge(report.person, cost)
-    tx.take(run.name, report.who, Taken(slot, run.generation, report.nonce))
-    return "counted", decoded
 
 
 def key_row(key: SigningKey, by: SigningKey | None) -> SigningKeyRow:

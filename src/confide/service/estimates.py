@@ -5,6 +5,7 @@ as every device does, and draws no noise. Of the service's own modules this one 
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +24,8 @@ from confide.service.documents import ReleaseRow
 from confide.service.spec import Batching, RunSpec
 
 MOST = 64  # rounds that are looked at; of more of them, these stand for their neighbours
+LARGEST = 20_000  # steps times states times actions of a problem that a page plans for
+TOO_LARGE = "The problem is large. This page does not plan for it, so the value of the policy is not estimated here."
 NO_MODEL = "The planner of this agent estimates no model of the whole problem, so the value of its policy is not estimated here."
 NOT_MADE = "This page could not make the learner that the manifest names, so the value of its policy is not estimated here."
 
@@ -40,6 +43,9 @@ class Estimates:
 
 def estimates(manifest: bytes, releases: Sequence[ReleaseRow]) -> Estimates:
     """From the releases in the order of their generations, release 0 first."""
+    problem = json.loads(manifest)["problem"]
+    if math.prod(problem.get(name, 1) for name in ("horizon", "states", "actions")) > LARGEST:
+        return Estimates((), {}, None, TOO_LARGE)
     try:
         learner = _learner(manifest)
     except (ConfideError, ImportError):

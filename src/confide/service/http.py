@@ -21,8 +21,9 @@ from starlette.routing import Route
 
 from confide.errors import ConfideError, InvalidParameter, StoreError
 from confide.service.access import MAY, Keyring, RateLimit, new_api_key, revoke_api_key
+from confide.service.admission import Report
 from confide.service.answers import IMMUTABLE, NO_STORE, Guard, Problem, json_object, read_body, shown_release, signed, tagged
-from confide.service.core import Answer, Report, Service
+from confide.service.core import Answer, Service
 from confide.service.documents import ReleaseRow, digest
 from confide.service.live import LiveRun
 from confide.service.openapi import openapi

@@ -175,5 +175,6 @@ def load(name: str, store: Store, keys: KeyFolder, marks: Marks) -> LiveRun:
         raise StateError(f"run {name} has no release {row.generation}: the database is damaged")
     marks.check(name, row.generation, release.digest)
     made = LiveRun(row, release, store.open_sum(name), keys)
-    marks.write(name, row.generation, release.digest)  # a crash may come after the commit and before the mark
+    if marks.read(name) != (row.generation, release.digest):  # a crash may come after the commit and before the mark
+        marks.write(name, row.generation, release.digest)
     return made

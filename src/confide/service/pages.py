@@ -44,6 +44,7 @@ class Pages:
         self._sessions = Sessions(web.service.keys.session_key())
         self._logins = RateLimit(0.5, 10)
         self._kept: dict[str, tuple[str, bytes]] = {}  # by name of the run: tag and page
+        self._index = "", b""
         self._one = threading.Lock()  # planning for a page takes a processor: one at a time
 
     # for everybody
@@ -52,7 +53,9 @@ class Pages:
         self._web.limit_reads(request)
         runs = [(run.manifest.body, run.release) for _, run in sorted(self._service.runs.items())]
         tag = page_tag(*(newest.digest for _, newest in runs))
-        return tagged(request, public_index(runs).encode(), tag, _HTML, "no-cache", HEADERS)
+        if self._index[0] != tag:
+            self._index = tag, public_index(runs).encode()
+        return tagged(request, self._index[1], tag, _HTML, "no-cache", HEADERS)
 
     async def run(self, request: Request) -> Response:
         self._web.limit_reads(request)

@@ -5,14 +5,16 @@ import importlib.resources
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from confide.errors import StateError, StoreError
 from confide.service.audit_chain import chained
 from confide.service.documents import ReleaseRow
 from confide.service.store import ApiKeyRow, AuditRow, OpenSum, RunRow, SigningKeyRow, Taken
 
+Row = TypeVar("Row")
 _APPLICATION = 0x63666473  # "cfds"
 _RELEASE = "run, generation, body, users, previous, digest, signature, key"
 
@@ -160,27 +162,35 @@ class SqliteTransaction:
         self._release(first)
         self._db.execute("INSERT INTO open_sum VALUES (?, 0, ?, 0, ?)", (run.name, run.generation, b""))
 
-    def taken(self, run: str, who: bytes) -> list[Taken]:
-        query = "SELECT slot, generation, nonce FROM participant WHERE run = ? AND who = ? ORDER BY slot"
-        return [Taken(*row) for row in self._db.execute(query, (run, who))]
+    def taken(self, run: str, people: Sequence[bytes]) -> dict[bytes, list[Taken]]:
+        found: dict[bytes, list[Taken]] = {}
+        for some in _parts(people):
+            query = f"SELECT who, slot, generation, nonce FROM participant WHERE run = ? AND who IN ({_marks(len(some))}) ORDER BY slot"
+            for who, *place in self._db.execute(query, (run, *some)).fetchall():
+                found.setdefault(who, []).append(Taken(*place))
+        return found
 
     def enrolled(self, run: str, generation: int) -> int:
         query = "SELECT COUNT(*) FROM participant WHERE run = ? AND generation = ?"
         return int(self._db.execute(query, (run, generation)).fetchone()[0])
 
-    def take(self, run: str, who: bytes, place: Taken) -> None:
-        values = (run, who, place.slot, place.generation, place.nonce)
-        self._db.execute(f"INSERT OR REPLACE INTO participant VALUES ({_marks(5)})", values)
+    def take(self, run: str, places: Sequence[tuple[bytes, Taken]]) -> None:
+        """In one statement: SQLite lets go of the interpreter at each."""
+        for some in _parts(places):
+            values = [part for who, place in some for part in (run, who, place.slot, place.generation, place.nonce)]
+            self._db.execute(f"INSERT OR REPLACE INTO participant VALUES {_rows(len(some), 5)}", values)
 
-    def account(self, person: bytes) -> float:
-        found = self._db.execute("SELECT spent FROM account WHERE person = ?", (person,)).fetchone()
-        return float(found[0]) if found else 0.0
+    def accounts(self, people: Sequence[bytes]) -> dict[bytes, float]:
+        found: dict[bytes, float] = {}
+        for some in _parts(people):
+            query = f"SELECT person, spent FROM account WHERE person IN ({_marks(len(some))})"
+            found |= dict(self._db.execute(query, list(some)).fetchall())
+        return found
 
-    def charge(self, person: bytes, amount: float) -> None:
-        self._db.execute(
-            "INSERT INTO account VALUES (?, ?) ON CONFLICT (person) DO UPDATE SET spent = spent + excluded.spent",
-            (person, amount),
-        )
+    def charge(self, amounts: Sequence[tuple[bytes, float]]) -> None:
+        for some in _parts(amounts):
+            query = f"INSERT INTO account VALUES {_rows(len(some), 2)} ON CONFLICT (person) DO UPDATE SET spent = spent + excluded.spent"
+            self._db.execute(query, [part for amount in some for part in amount])
 
     def write_sum(self, run: str, total: OpenSum) -> None:
         query = "UPDATE open_sum SET users = ?, total = ? WHERE run = ? AND generation = ?"
@@ -221,8 +231,19 @@ class SqliteTransaction:
         self._db.execute(f"INSERT INTO audit VALUES ({_marks(6)})", (*row, chained(last[1], *row)))
 
 
+_AT_ONCE = 1000  # rows of a statement
+
+
+def _parts(rows: Sequence[Row]) -> list[Sequence[Row]]:
+    return [rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE)]
+
+
 def _marks(count: int) -> str:
     return ", ".join("?" * count)
+
+
+def _rows(count: int, columns: int) -> str:
+    return ", ".join([f"({_marks(columns)})"] * count)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """What a service needs of its database. One implementation per dialect; `Service` knows none of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -77,13 +77,15 @@ class Transaction(Protocol):
     """Everything here becomes durable together, when the block ends without an error; or nothing does."""
 
     def create_run(self, run: RunRow, first: ReleaseRow) -> None: ...
-    def taken(self, run: str, who: bytes) -> list[Taken]: ...
-    def enrolled(self, run: str, generation: int) -> int: ...
-    def take(self, run: str, who: bytes, place: Taken) -> None:
-        """A new place, or the report of somebody who has one."""
+    def taken(self, run: str, people: Sequence[bytes]) -> dict[bytes, list[Taken]]:
+        """The places of these people; nobody who has none is in it."""
 
-    def account(self, person: bytes) -> float: ...
-    def charge(self, person: bytes, amount: float) -> None: ...
+    def enrolled(self, run: str, generation: int) -> int: ...
+    def take(self, run: str, places: Sequence[tuple[bytes, Taken]]) -> None:
+        """New places, or the reports of people who have one."""
+
+    def accounts(self, people: Sequence[bytes]) -> dict[bytes, float]: ...
+    def charge(self, amounts: Sequence[tuple[bytes, float]]) -> None: ...
     def write_sum(self, run: str, total: OpenSum) -> None: ...
     def close(self, release: ReleaseRow, state: bytes) -> None:
         """The release, the state after it and an empty sum; `StateError` if somebody else has made this generation."""
