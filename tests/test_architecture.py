@@ -43,7 +43,7 @@ FOUNDATION = (
     "learning",
 )
 FAMILIES = ("mixtures", "linear_mdps", "bandits", "tables", "control")
-LOGGED = ("logs", "evaluation")
+LOGGED = ("logs", "evaluation", "offline")
 ROOF = ("agents", "audit", "experiments", "report", "reproduce", "service", "doctor", "cli", "__main__")
 ORDER = (*FOUNDATION, *FAMILIES, *LOGGED, *ROOF)
 # rooms that know no reinforcement learning, and what of the foundation a family of learners must not see

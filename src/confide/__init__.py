@@ -9,7 +9,7 @@ from confide.privacy.loss import ApproxDP, GaussianDP, PureDP
 from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, Relation, Trust
 
 if TYPE_CHECKING:
-    from confide import agents, audit, evaluation, logs, mechanisms, privacy, privatizers, problems, statistics
+    from confide import agents, audit, evaluation, logs, mechanisms, offline, privacy, privatizers, problems, statistics
     from confide.agents.explain import explain
     from confide.experiments.run import Run
     from confide.experiments.runner import run
@@ -49,6 +49,7 @@ __all__ = [
     "explain",
     "logs",
     "mechanisms",
+    "offline",
     "privacy",
     "privatizers",
     "problems",
@@ -76,6 +77,7 @@ __getattr__ = lazy(
                 "experiments",
                 "logs",
                 "mechanisms",
+                "offline",
                 "planners",
                 "policy",
                 "privacy",

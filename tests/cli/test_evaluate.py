@@ -198,7 +198,7 @@ def test_other_files_columns_and_caps_are_other_questions():
     def asked(files=("a.parquet",), noise="secure", name=None, **layout):
         estimator, privacy = CountsAndSums(states=6), CentralDP(1.0, 1e-6)
         return LogRelease(
-            "counts-and-sums", estimator, privacy, Noise(noise, ""), list(files), {"max_steps": 9} | layout, name
+            "counts-and-sums", estimator, privacy, Noise(noise, ""), list(files), {"max_steps": 9} | layout, name, ValueEstimate
         ).id
 
     ids = [asked(), asked(("b.parquet",)), asked(noise="fast"), asked(max_steps=10), asked(max_trajectories=2), asked(reward="r")]

@@ -30,6 +30,7 @@ from confide.mixtures.code_features import best_codes
 from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
 from confide.mixtures.question_contributions import AnswerSums
 from confide.mixtures.value_features import reduced
+from confide.offline.transition_contributions import RootCounts, RootTransitions
 from confide.planners.reward_features import centred_rewards
 from confide.privacy import CentralDP, Relation
 from confide.privacy.bounded import Bounded, L2Ball
@@ -202,6 +203,12 @@ def budgeted(steps, *, layers=1, weights=None, balance=0.0):
     return BudgetedVisits(support, np.full(support.pairs, math.sqrt(1 / steps)) if weights is None else np.array(weights), bound)
 
 
+def root_counts(transitions, *, states=3, actions=2, starts=True, total=0.5, reward=0.0, support=None):
+    cells = support_of(support, layers=1, states=states, actions=actions, terminal=None)
+    bound = RootCounts(cells.cells, cells.pairs, states if starts else 0, transitions, total, reward)
+    return RootTransitions(bound, cells, states, 10_000)
+
+
 SMALL_LOCK = lock(0, states=5, actions=2, horizon=3, jump=2)
 LOCK_REWARDS = lock_rewards(0, states=5, actions=2, horizon=3, jump=2)
 VALUES = np.vstack([np.random.default_rng(0).uniform(0, 3, size=(3, 5)), np.zeros(5)])
@@ -351,6 +358,10 @@ CASES = {
     "temporal differences": logged(
         temporal([[1.0], [-1.0]], 2000.0, 1.0), 2, repeated=1600, attained=(0.999, 0.999, 0.7, 0.7), because=BY_L2
     ),
+    "root counts": logged(root_counts(3), 3, steps=4, actions=2, attained=(0.999, 0.999, 0.999, 0.999)),
+    "root counts, rewards": logged(root_counts(3, reward=0.5), 3, steps=4, actions=2),
+    "root counts, heavy rewards": logged(root_counts(3, reward=1.0, starts=False), 3, steps=4, actions=2),
+    "root counts, several": logged(root_counts(4, total=0.0, reward=0.25), 3, trajectories=4, steps=2, actions=2),
     "bands": logged(bands(Bands(6, 2)), 3, trajectories=3),
     "weights": logged(WeightedReturns(WeightAndWorth(), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2),
     "weights, light returns": logged(WeightedReturns(WeightAndWorth(0.3), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2),

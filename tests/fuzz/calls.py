@@ -19,6 +19,7 @@ from confide import (
     experiments,
     logs,
     mechanisms,
+    offline,
     policy,
     privacy,
     privatizers,
@@ -33,7 +34,14 @@ from confide.privacy import accounting
 from confide.privacy.certificate import Mechanism
 
 NAMESPACES = {"": confide, "agents": agents, "audit": audit, "evaluation": evaluation, "logs": logs, "mechanisms": mechanisms}
-NAMESPACES |= {"privacy": privacy, "privatizers": privatizers, "problems": problems, "report": report, "statistics": statistics}
+NAMESPACES |= {
+    "offline": offline,
+    "privacy": privacy,
+    "privatizers": privatizers,
+    "problems": problems,
+    "report": report,
+    "statistics": statistics,
+}
 # Protocols and abstract classes that nobody calls, errors, warnings, enumerations, tables, modules and unions of types.
 NOT_CALLED = {
     "Agent",
@@ -64,6 +72,7 @@ RECORDS = {
     "Description",
     "Round",
 }
+RECORDS |= {"Departure", "LearnedPolicy", "PrivateModel"}
 RECORDS |= {"Replay", "Calibration", "Batch", "Run", "Comparison", "Certificate"}
 
 
@@ -435,6 +444,29 @@ def _evaluation():
     found["ValueEstimate.interval"] = Case(estimate.interval, {"level": 0.9})
     found["ValueEstimate.from_bytes"] = Case(evaluation.ValueEstimate.from_bytes, {"data": estimate.to_bytes()})
     found["ValueEstimate.load"] = Case(evaluation.ValueEstimate.load, {"path": Path("x")})
+    return found | _offline(given)
+
+
+def _offline(given):
+    table = {
+        "states": 5,
+        "actions": 1,
+        "discount": 0.9,
+        "transitions": 3,
+        "rewards": np.zeros((5, 1)),
+        "reward_range": (0.0, 1.0),
+    }
+    table |= {"terminal": np.zeros(5, bool), "ends": False, "support": None, "start": np.full(5, 0.2)}
+    made = offline.ModelRelease(**table)
+    found = {
+        "ModelRelease": Case(offline.ModelRelease, table | {"return_bound": None, "total_weight": 0.5, "reward_weight": 0.5})
+    }
+    found["ModelRelease.release"] = Case(made.release, given)
+    model = made.release(given["logs"], privacy=confide.NoPrivacy(), rng=rng())
+    found["PrivateModel.value"] = Case(model.value, {"policy": np.zeros(5, int)})
+    found["PrivateModel.plan"] = Case(model.plan, {"pessimism": 1.0})
+    found["PrivateModel.from_bytes"] = Case(offline.PrivateModel.from_bytes, {"data": model.to_bytes()})
+    found["PrivateModel.load"] = Case(offline.PrivateModel.load, {"path": Path("x")})
     return found
 
 

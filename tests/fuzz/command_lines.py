@@ -248,6 +248,21 @@ BASES = {
     ("service", "backup"): ["{service}", "{new}"],
     ("service", "verify"): ["{service}"],
     ("service", "status"): ["{service}"],
+    ("learn",): [
+        "{log}",
+        "--states",
+        "5",
+        "--actions",
+        "1",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--source",
+        "fast",
+        "--seed",
+        "0",
+    ],
     ("logs", "import"): ["{log.csv}", "--out", "{new}", "--stay", "trajectory", "--time", "step"],
     ("plan", "evaluate"): ["--states", "5", "--users", "100", "--epsilon", "1", "--delta", "1e-6"],
 }
@@ -270,7 +285,7 @@ READS = {
     ("logs", "import"),
 }  # where the file is the hostile part
 FILE_OPTIONS = {"features": "table", "weights": "table", "target": "policy", "ledger": "ledger", "visit_shares": "table"}
-FILE_OPTIONS |= {"states_file": "labels", "actions_file": "labels"}
+FILE_OPTIONS |= {"rewards": "table", "support": "table", "states_file": "labels", "actions_file": "labels"}
 SOME_VALID = {
     "agent": [
         "ucrl-vtr",

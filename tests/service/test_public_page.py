@@ -6,7 +6,7 @@ import re
 import pytest
 from service_bench import Bench
 
-from confide.service.public_page import digits, public_index, public_page
+from confide.service.public_page import digits, public_index, public_page, unbroken
 from confide.service.spec import Batching
 
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'&"
@@ -102,6 +102,13 @@ def test_only_the_newest_of_many_releases_are_listed(bench, monkeypatch):
 def test_manifests_say_what_the_page_needs(bench):
     told = json.loads(bench.create(every=7, horizon=8).manifest.body)
     assert (told["batch"]["schedule"], told["problem"]["asked_horizon"]) == (7, 8)
+
+
+def test_numbers_of_the_promise_stay_together():
+    assert (
+        unbroken("almost nothing (epsilon = 1, delta = 1e-05).")
+        == "almost nothing (epsilon\u00a0=\u00a01, delta\u00a0=\u00a01e\u201105)."
+    )
 
 
 def test_digits():

@@ -18,6 +18,7 @@ from confide.mechanisms.sources import shell_width
 from confide.mixtures.code_contributions import TableRows
 from confide.mixtures.contributions import StackedRows
 from confide.mixtures.question_contributions import Answers
+from confide.offline.transition_contributions import RootCounts
 from confide.privacy.bounded import L2Ball
 from confide.privacy.certificate import FORMER, Certificate, Json, check_schema, loss_from_json, standing_assumptions
 from confide.privacy.discrete_sums import sum_epsilon
@@ -55,6 +56,7 @@ _BOUNDS = {
         Bands,
         WeightAndWorth,
         Answers,
+        RootCounts,
     )
 }
 

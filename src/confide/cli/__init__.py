@@ -17,6 +17,7 @@ from confide.cli import (
     doctor,
     evaluate,
     explain,
+    learn,
     ledger,
     listing,
     logs,
@@ -47,6 +48,7 @@ app.command("show")(results.show)
 app.command("list")(listing.list_all)
 app.command("calibrate")(calibrate.calibrate)
 app.command("evaluate")(evaluate.evaluate)
+app.command("learn")(learn.learn)
 app.command("audit")(audit.audit)
 app.command("verify")(verify.verify)
 app.command("reproduce")(reproduce.reproduce)

@@ -1,16 +1,11 @@
 """confide evaluate: estimate the values of states, or of a policy, from a log."""
 
-import os
-import shlex
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.cli.log_release import LogRelease, careful, released
+from confide.cli.log_release import LogRelease, careful, command, only_ours, released
 from confide.cli.logs import Action, Files, MaxSteps, MaxTrajectories, Probability, Reward, State, Step, Trajectory, User
 from confide.cli.options import AsJson, print_json
 from confide.cli.plan import (
@@ -118,7 +113,8 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Estimate the values of states from a log, with differential privacy for its users."""
-    from confide.evaluation.catalogue import make_estimator, noise_for
+    from confide.evaluation import ValueEstimate
+    from confide.evaluation.catalogue import entry_of, make_estimator, noise_for
     from confide.execution import check_backend
 
     options = {"visits": visits, "shrink": shrink, "features": features, "prior_std": prior_std, "centre": centre, "ridge": ridge}
@@ -126,36 +122,19 @@ def evaluate(
     options |= {"second_moments": second_moments or None, "weights": weights, "interval_share": interval_share}
     made = make_estimator(estimator, states=states, discount=discount, return_bound=return_bound, **options)
     privacy = promise_of(epsilon, delta, relation, no_privacy)
-    noise = noise_for(estimator, source, seed, no_privacy)
+    noise = noise_for(entry_of(estimator).noise, source, seed, no_privacy)
     check_backend(backend, workers)
     if not 0 < level < 1:
         raise typer.BadParameter(f"level must be in (0, 1), got level={level}")
-    layout: dict[str, Any] = {
-        "user": user,
-        "trajectory": trajectory or None,
-        "step": step or None,
-        "state": state,
-        "reward": reward,
-    }
+    layout: dict[str, Any] = {"user": user, "trajectory": trajectory or None, "step": step or None, "state": state}
+    layout |= {"reward": reward, "max_trajectories": max_trajectories, "max_steps": max_steps}
     off_policy = target is not None  # needs both columns, under their usual names where nothing was said
     layout |= {"action": action or ("action" if off_policy else None)}
     layout |= {"probability": probability or ("probability" if off_policy else None)}
-    layout |= {"max_trajectories": max_trajectories, "max_steps": max_steps}
-    asked = LogRelease(estimator, made, privacy, noise, files, layout, name)
-    with _only_ours(no_privacy), careful(asked, ledger, out) as budget:
+    asked = LogRelease(estimator, made, privacy, noise, files, layout, name, ValueEstimate, entry_of(estimator).reads)
+    with only_ours(no_privacy), careful(asked, ledger, out) as budget:
         estimate, paid, warned, labels = released(asked, budget, out, backend, workers, as_json)
         _show(_shown(asked, estimate, paid, level, labels.state), warned, out, as_json)
-
-
-@contextmanager
-def _only_ours(no_privacy: bool) -> Iterator[None]:
-    """Make files that are not private readable by their owner only."""
-    before = os.umask(0o077) if no_privacy else None
-    try:
-        yield
-    finally:
-        if before is not None:
-            os.umask(before)
 
 
 def _shown(asked: LogRelease, estimate: "ValueEstimate", paid: str, level: float, labels: tuple[str, ...]) -> "Shown":
@@ -176,7 +155,7 @@ def _show(shown: "Shown", warned: list[str], out: Path | None, as_json: bool) ->
     from confide.report.values import record, write_values
 
     if out is not None:
-        report = write_values(shown, out, command=_command())
+        report = write_values(shown, out, command=command())
     for warning in warned:
         typer.echo(f"warning: {warning}", err=True)
     if as_json:
@@ -187,15 +166,6 @@ def _show(shown: "Shown", warned: list[str], out: Path | None, as_json: bool) ->
         typer.echo(f"report: {report}")
         if shown.estimate.certificate is not None:
             typer.echo(f"certificate: {out / 'certificate.json'} (confide verify recomputes its guarantee)")
-
-
-def _command() -> str:
-    """The command without its seed: the seed would allow the noise to be removed."""
-    arguments = sys.argv[1:]
-    hidden = [index for index, part in enumerate(arguments) if part == "--seed" or part.startswith("--seed=")]
-    for index in reversed(hidden):
-        del arguments[index : index + 1 + (arguments[index] == "--seed")]
-    return shlex.join(["confide", *arguments])
 
 
 def _print(shown: "Shown") -> None:

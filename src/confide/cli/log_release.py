@@ -1,6 +1,8 @@
 """One release of a log, from the command line: check the request, charge the ledger, then read the log."""
 
 import math
+import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +16,6 @@ from confide.cli.plan import delta_warnings
 from confide.cli.progress import counting
 
 if TYPE_CHECKING:
-    from confide.evaluation import ValueEstimate
     from confide.evaluation.catalogue import Noise
     from confide.logs import Labels, Logs
     from confide.privacy.ledger import Account, Ledger, Spend
@@ -32,6 +33,13 @@ class LogRelease:
     files: list[str]
     layout: dict[str, Any]  # of `confide.logs.open`: columns and caps
     name: str | None
+    result: Any  # the class of what is released: it has `load`, and what it makes has `to_bytes`
+    reads: int = 1  # how often the log is read
+
+    @property
+    def kind(self) -> str:
+        """What is released, in a word."""
+        return "model" if self.result.__name__ == "PrivateModel" else "estimate"
 
     @property
     def id(self) -> str:
@@ -54,7 +62,7 @@ def careful(asked: LogRelease, path: Path | None, out: Path | None) -> "Iterator
     again = _charged(ledger, asked) is not None
     if ledger is not None and not again:
         _afford(ledger, asked)
-    with _room(out, again=again), _telling_of_the_charge(ledger, asked):
+    with _room(asked, out, again=again), _telling_of_the_charge(ledger, asked):
         yield ledger
 
 
@@ -64,12 +72,11 @@ def _charged(ledger: "Ledger | None", asked: LogRelease) -> "Spend | None":
 
 def released(
     asked: LogRelease, ledger: "Ledger | None", out: Path | None, backend: str, workers: int | None, quiet: bool
-) -> "tuple[ValueEstimate, str, list[str], Labels]":
-    """The estimate, its cost in words, warnings, and the labels that may be shown with it."""
+) -> "tuple[Any, str, list[str], Labels]":
+    """The result, its cost in words, warnings, and the labels that may be shown with it."""
     import numpy as np
 
     from confide.errors import InvalidParameter, LogError
-    from confide.evaluation.catalogue import entry_of
     from confide.logs import open as open_logs
 
     known = _charged(ledger, asked)
@@ -78,7 +85,7 @@ def released(
     if not logs.parts:
         raise LogError("the log is empty: it has no rows")
     logs = _looked_at(logs, getattr(asked.made, "states", None), ledger, known)
-    with _progress(logs, entry_of(asked.estimator).reads, quiet) as progress, _without_warnings():
+    with _progress(logs, asked.reads, quiet) as progress, _without_warnings():
         estimate = asked.made.release(
             logs.on(backend, workers=workers),
             privacy=asked.privacy,
@@ -87,8 +94,8 @@ def released(
             progress=progress,
             id=asked.id if ledger else None,
         )
-    if out is not None and (held := _held(out)) is not None and held != estimate.to_bytes():
-        raise InvalidParameter(f"{out} contains another estimate: choose another folder")
+    if out is not None and (held := _held(asked, out)) is not None and held != estimate.to_bytes():
+        raise InvalidParameter(f"{out} contains another {asked.kind}: choose another folder")
     before = known.when if known is not None and known.released else None
     warned = delta_warnings(estimate.guarantee.users, asked.privacy.delta) + [str(one) for one in asked.made.warnings(estimate)]
     return estimate, _paid(asked, ledger, before), warned, logs.labels.published
@@ -131,8 +138,8 @@ def _most(account: "Account", delta: float) -> str:
 
 
 @contextmanager
-def _room(out: Path | None, *, again: bool) -> Iterator[None]:
-    """A folder that can be written to and contains no other estimate."""
+def _room(asked: LogRelease, out: Path | None, *, again: bool) -> Iterator[None]:
+    """A folder that can be written to and contains no other result."""
     from confide._durable import output
     from confide.errors import InvalidParameter
 
@@ -140,18 +147,18 @@ def _room(out: Path | None, *, again: bool) -> Iterator[None]:
         yield
         return
     with output(out):
-        if not again and _held(out) is not None:
-            raise InvalidParameter(f"{out} already contains an estimate: choose another folder")
+        if not again and _held(asked, out) is not None:
+            article = "an" if asked.kind == "estimate" else "a"
+            raise InvalidParameter(f"{out} already contains {article} {asked.kind}: choose another folder")
         yield
 
 
-def _held(out: Path) -> bytes | None:
-    """The estimate in a folder; what was cut off when it was written is none."""
+def _held(asked: LogRelease, out: Path) -> bytes | None:
+    """The result in a folder; what was cut off when it was written is none."""
     from confide.errors import StateError
-    from confide.evaluation import ValueEstimate
 
     try:
-        return ValueEstimate.load(out).to_bytes()
+        return bytes(asked.result.load(out).to_bytes())
     except StateError:
         return None
 
@@ -211,7 +218,7 @@ def _paid(asked: LogRelease, ledger: "Ledger | None", before: str | None) -> str
     if asked.noise.source == "none":
         return "nothing was charged. The result is not private: do not publish it."
     if ledger is None:
-        return "NOTHING WAS CHARGED: without --ledger the total privacy loss of several evaluations of one log is not tracked."
+        return "NOTHING WAS CHARGED: without --ledger the total privacy loss of several releases of one log is not tracked."
     account = ledger.account
     left = f"Left: {account.left}"
     if account.remaining.mu > 0 and asked.privacy.delta > 0:
@@ -219,3 +226,23 @@ def _paid(asked: LogRelease, ledger: "Ledger | None", before: str | None) -> str
     if before is not None:
         return f"already released at {before}: this is the same result, at no further cost; use --id for a new release. {left}."
     return f"charged to {ledger.path.name}. {left}."
+
+
+@contextmanager
+def only_ours(no_privacy: bool) -> Iterator[None]:
+    """Make files that are not private readable by their owner only."""
+    before = os.umask(0o077) if no_privacy else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.umask(before)
+
+
+def command() -> str:
+    """The command without its seed: the seed would allow the noise to be removed."""
+    arguments = sys.argv[1:]
+    hidden = [index for index, part in enumerate(arguments) if part == "--seed" or part.startswith("--seed=")]
+    for index in reversed(hidden):
+        del arguments[index : index + 1 + (arguments[index] == "--seed")]
+    return shlex.join(["confide", *arguments])

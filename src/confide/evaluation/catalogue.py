@@ -192,9 +192,8 @@ class Noise:
     seed: int | None = None
 
 
-def noise_for(estimator: str, source: str | None, seed: int | None, no_privacy: bool) -> Noise:
-    """Secure noise, unless fast noise was requested. Without OpenDP an estimator that needs it is refused before the log is read."""
-    entry = entry_of(estimator)
+def noise_for(kind: str, source: str | None, seed: int | None, no_privacy: bool) -> Noise:
+    """Secure noise, unless fast noise was requested. Without OpenDP what needs it (`kind` lattice) is refused before the log is read."""
     if source not in ("fast", "secure", None):
         raise InvalidParameter(f"source must be fast or secure, got {source!r}")
     if seed is not None and source != "fast":
@@ -203,11 +202,11 @@ def noise_for(estimator: str, source: str | None, seed: int | None, no_privacy: 
         return Noise("none", "none", seed)
     if source == "fast":
         return Noise("fast", "FAST, as requested: for simulation. Use secure noise for real data.", seed)
-    if entry.noise == "lattice" and find_spec("opendp") is None:
+    if kind == "lattice" and find_spec("opendp") is None:
         raise MissingExtra(
             "secure noise needs OpenDP, which is not installed: pip install 'confide[secure]', or add --source fast for a simulation"
         )
-    return Noise("secure", _SECURE[entry.noise])
+    return Noise("secure", _SECURE[kind])
 
 
 _SECURE = {

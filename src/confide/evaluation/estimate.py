@@ -26,7 +26,7 @@ from confide.privacy.request import CentralDP, NoPrivacy, Request, Trust
 _FORMAT = "confide-estimate/1"
 # what NumPy, zip and JSON raise where a file is not what it should be
 _NO_FILE = OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error
-_DAMAGED = *_NO_FILE, ValueError, LookupError, TypeError, AttributeError, NotImplementedError, SyntaxError, tokenize.TokenError
+DAMAGED = *_NO_FILE, ValueError, LookupError, TypeError, AttributeError, NotImplementedError, SyntaxError, tokenize.TokenError
 _RATIO = ("counts", "sums", "count_std", "sum_std", "sampling_variance")
 
 
@@ -81,7 +81,7 @@ class ValueEstimate:
         """Everything in one NumPy archive without pickles: what a ledger stores, and hands out again."""
         facts: dict[str, Any] = {
             "format": _FORMAT,
-            "guarantee": _guarantee_to_json(self.guarantee),
+            "guarantee": guarantee_to_json(self.guarantee),
             "range": [self.lowest, self.highest],
         }
         facts["certificate"] = self.certificate.document if self.certificate else None
@@ -102,14 +102,14 @@ class ValueEstimate:
             return cls(
                 values=held["values"],
                 noise_std=held.get("noise_std"),
-                guarantee=_guarantee_from_json(facts["guarantee"]),
+                guarantee=guarantee_from_json(facts["guarantee"]),
                 certificate=Certificate(facts["certificate"]) if facts["certificate"] else None,
                 lowest=facts["range"][0],
                 highest=facts["range"][1],
                 parameters=held.get("parameters"),
                 released={name.removeprefix("released."): held[name] for name in held if name.startswith("released.")},
             )
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise StateError(f"this is not a saved estimate, or it is damaged or cut off: {type(error).__name__}") from None
 
     def save(self, folder: str | Path) -> None:
@@ -137,13 +137,13 @@ def _quantile(level: float, *, laplace: bool) -> float:
     return max(normal, -math.log(1 - level) / math.sqrt(2)) if laplace else normal
 
 
-def _guarantee_to_json(guarantee: Guarantee) -> dict[str, Any]:
+def guarantee_to_json(guarantee: Guarantee) -> dict[str, Any]:
     asked = guarantee.request
     request = None if isinstance(asked, NoPrivacy) else [asked.epsilon, asked.delta, str(asked.relation)]
     return {"loss": loss_to_json(guarantee.loss), "request": request, "users": guarantee.users, "source": guarantee.source}
 
 
-def _guarantee_from_json(held: dict[str, Any]) -> Guarantee:
+def guarantee_from_json(held: dict[str, Any]) -> Guarantee:
     request: Request = NoPrivacy() if held["request"] is None else CentralDP(*held["request"])
     trust = Trust.NONE if held["request"] is None else Trust.CENTRAL
     return Guarantee(loss_from_json(held["loss"]), request, trust, held["users"], held["source"])

@@ -3,7 +3,7 @@
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,15 @@ from confide.mechanisms.sources import FastSource, NoiseSource, SecureSource, no
 from confide.privacy.ledger import Ledger
 from confide.privacy.loss import NO_PRIVACY, Loss, loss_for
 from confide.privacy.request import CentralDP, NoPrivacy, Relation, Request
+
+
+class Published(Protocol):
+    """What is released: a ledger stores it, and hands it out again."""
+
+    def to_bytes(self) -> bytes: ...
+
+
+Made = TypeVar("Made", bound=Published)
 
 
 class Estimator(ABC):
@@ -46,11 +55,9 @@ class Estimator(ABC):
         """
         check_request(privacy)
         check_call(logs, ledger, progress, id)
-        which = [] if ledger is None else [*logs.assumptions, getattr(logs, "identity", "")]  # charged: of this log alone
-        asked = release_id(self, privacy, [*which, id or ""])
-        source = source_of(rng, noise, privacy, asked=asked, lattice=self.lattice)
+        source = source_of(rng, noise, privacy, asked=asked_for(self, logs, privacy, ledger, id), lattice=self.lattice)
         make = self._prepare(logs, privacy, source, progress, charged=ledger is not None)
-        made = publish(self, logs, make, privacy=privacy, loss=self.loss(privacy), ledger=ledger, id=id)
+        made = publish(self, logs, make, ValueEstimate.from_bytes, privacy=privacy, loss=self.loss(privacy), ledger=ledger, id=id)
         for said in self.warnings(made):
             warnings.warn(said, stacklevel=2)
         return made
@@ -102,19 +109,20 @@ def source_of(
 def publish(
     estimator: Any,
     logs: Logs,
-    make: Callable[[], ValueEstimate],
+    make: Callable[[], Made],
+    read: Callable[[bytes], Made],
     *,
     privacy: Request,
     loss: Loss,
     ledger: Ledger | None,
     id: str | None,
-) -> ValueEstimate:
+) -> Made:
     """Make the estimate, through the ledger if there is one: too little left is refused before the log is touched.
 
     The charge is on the disk before the data are read, and the estimate before it is returned; after a crash the same call goes on and
     pays nothing, and an error carries a note that says so. The id is made of the question (estimator, its public parameters, the promise,
-    the log's files, columns and caps): asked again, the ledger hands out the answer it has. With another `id` the same question is
-    another one, as after the log has grown; no id makes one question of two.
+    the log's files, columns and caps): asked again, the ledger hands out the answer it has, and `read` makes it of its bytes. With another
+    `id` the same question is another one, as after the log has grown; no id makes one question of two.
     """
     if ledger is None or isinstance(privacy, NoPrivacy):
         return make()
@@ -129,7 +137,13 @@ def publish(
             error.add_note(CHARGED)
             raise
 
-    return ValueEstimate.from_bytes(ledger.spend(id or asked, what, loss, Relation(privacy.relation), release=release))
+    return read(ledger.spend(id or asked, what, loss, Relation(privacy.relation), release=release))
+
+
+def asked_for(estimator: Any, logs: Logs, privacy: Request, ledger: Ledger | None, id: str | None) -> str:
+    """What fast noise is mixed with; where a ledger is charged, for this log alone."""
+    which = [] if ledger is None else [*logs.assumptions, getattr(logs, "identity", "")]
+    return release_id(estimator, privacy, [*which, id or ""])
 
 
 def release_id(estimator: Any, privacy: Request, log: Sequence[str]) -> str:

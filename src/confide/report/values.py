@@ -279,6 +279,7 @@ def _page(shown: Shown, picture: bytes, command: str) -> str:
     return page.render(
         "values.html",
         title=shown.title,
+        heading="Values",
         facts=_meta(shown),
         said=[line for line in said if line[0] not in ("guarantee", "assumed")],
         picture=base64.b64encode(picture).decode(),

@@ -5,6 +5,7 @@ Of the service's own modules this one imports those that see nothing else; tests
 
 import hashlib
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,7 +39,7 @@ def environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name, shown in (("count", "{:,}".format), ("short", short), ("digits", digits), ("utc", utc)):
+    for name, shown in (("count", "{:,}".format), ("short", short), ("digits", digits), ("utc", utc), ("unbroken", unbroken)):
         made.filters[name] = shown
     made.globals |= {"static": {name: f"/static/{name}?v={digest[:12]}" for name, (_, digest) in static_files().items()}}
     return made
@@ -65,6 +66,13 @@ def render(template: str, **shown: Any) -> str:
 def short(text: str) -> str:
     """Of a digest: enough to tell it from others by eye."""
     return text[:10]
+
+
+def unbroken(text: str) -> str:
+    """Numbers of the promise stay on one line, with their names."""
+    return re.sub(
+        r"(epsilon|delta) = ([^\s,)]+)", lambda found: f"{found[1]}\u00a0=\u00a0{found[2].replace('-', chr(0x2011))}", text
+    )
 
 
 def digits(value: float) -> str:

@@ -1,0 +1,179 @@
+"""A model from a log, released once: values of 20 policies, and what is learned from it.
+
+    python benchmarks/offline.py [--quick] [--write]
+
+Worlds (discount .95, trajectories of 20 transitions, uniform behaviour unless it is narrow):
+- grid: 6 x 6, four moves, which with probability .2 go in one of the other three directions instead; walls stop. Starts are uniform, a
+  corner pays 1 and ends the trajectory. Rewards and the end are public.
+- riverswim: 6 states. garnet: S = 50, A = 5, 3 successors, instances 0 to 4.
+- narrow: grid, garnet and riverswim in which one action, chosen at random for each state, is taken 94 % of the time.
+Constants of the library were chosen on the grid, riverswim, garnets 100 and 101 and other narrow behaviours, with other seeds.
+Scores are (V - V_b) / (V* - V_b), V_b the behaviour's value; where the plan says "as logged", the behaviour's actions are taken. The 20
+targets are mixtures of the behaviour with the optimal policy and with policies that are optimal in about 70 % of the states.
+"""
+
+import argparse
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from record import record
+
+from confide import CentralDP, NoPrivacy
+from confide.errors import ConfideWarning
+from confide.logs import in_memory, simulate
+from confide.offline import ModelRelease
+from confide.policy import StochasticPolicy
+from confide.problems import TabularMDP, garnet, riverswim
+
+DISCOUNT, STEPS, DELTA = 0.95, 21, 1e-6
+GARNETS = range(5)
+FIRST = 5000  # seed
+
+
+@dataclass(frozen=True)
+class World:
+    name: str
+    P: np.ndarray  # [s, a, s']
+    rewards: np.ndarray
+    start: np.ndarray
+    terminal: np.ndarray
+    behaviour: np.ndarray  # [s, a]
+
+    def value(self, policy):
+        mixed = np.einsum("sa,sat->st", policy, self.P) * ~self.terminal[:, None]
+        V = np.linalg.solve(np.eye(len(mixed)) - DISCOUNT * mixed, (policy * self.rewards).sum(axis=1))
+        return float(self.start @ V)
+
+    @cached_property
+    def best(self):
+        V, P = np.zeros(len(self.P)), self.P * ~self.terminal[:, None, None]
+        for _ in range(3000):
+            Q = self.rewards + DISCOUNT * P @ V
+            V = Q.max(axis=1)
+        return np.eye(Q.shape[1])[Q.argmax(axis=1)]
+
+    @cached_property
+    def targets(self):
+        rng, (S, A) = np.random.default_rng(5), self.rewards.shape
+        others = [np.where(rng.random(S) < 0.7, self.best.argmax(axis=1), rng.integers(A, size=S)) for _ in range(10)]
+        shares = np.arange(10)[:, None, None] / 9
+        mixed = np.concatenate([np.repeat(self.best[None], 10, axis=0), np.eye(A)[others]])
+        return (1 - np.tile(shares, (2, 1, 1))) * self.behaviour + np.tile(shares, (2, 1, 1)) * mixed
+
+    @cached_property
+    def truth(self):
+        return np.array([self.value(policy) for policy in self.targets])
+
+    @cached_property
+    def gap(self):
+        return self.value(self.behaviour), self.value(self.best)
+
+    def score(self, policy):
+        low, high = self.gap
+        return (self.value(policy) - low) / (high - low)
+
+    def log(self, people, seed):
+        table = TabularMDP(self.P, self.rewards, self.start, horizon=STEPS)
+        policy = StochasticPolicy(np.repeat(self.behaviour[None], STEPS, axis=0))
+        users = simulate(table, policy, people, np.random.default_rng([seed, 1]), end=np.flatnonzero(self.terminal))
+        return in_memory(users, max_steps=STEPS)
+
+    def release(self, people, epsilon, seed, *, learned=False):
+        S, A = self.rewards.shape
+        known = {} if learned else {"rewards": self.rewards, "terminal": self.terminal}
+        made = ModelRelease(states=S, actions=A, discount=DISCOUNT, **known)
+        privacy = NoPrivacy() if epsilon is None else CentralDP(epsilon, DELTA)
+        return made.release(self.log(people, seed), privacy=privacy, rng=np.random.default_rng([seed, 2]))
+
+
+def narrow(world, seed, share=0.94):
+    S, A = world.rewards.shape
+    usual = np.random.default_rng([seed, 3]).integers(A, size=S)
+    behaviour = np.full((S, A), (1 - share) / (A - 1))
+    behaviour[np.arange(S), usual] = share
+    return World(f"narrow {world.name}", world.P, world.rewards, world.start, world.terminal, behaviour)
+
+
+def grid(size=6, slip=0.2):
+    S, moves = size * size, ((-1, 0), (1, 0), (0, -1), (0, 1))
+    P = np.zeros((S, 4, S))
+    for s in range(S):
+        i, j = divmod(s, size)
+        for b, (down, right) in enumerate(moves):
+            x, y = i + down, j + right
+            there = x * size + y if 0 <= x < size and 0 <= y < size else s
+            for a in range(4):
+                P[s, a, there] += 1 - slip if a == b else slip / 3
+    goal = np.arange(S) == S - 1
+    P[goal] = np.eye(S)[goal]
+    start = np.where(goal, 0.0, 1 / (S - 1))
+    return World("grid", P, np.repeat(goal[:, None], 4, axis=1).astype(float), start, goal, np.full((S, 4), 0.25))
+
+
+def plain(problem):
+    r = problem.rewards[0]
+    return World(
+        problem.name, problem.transitions.dense()[0], r, problem.start, np.zeros(len(r), bool), np.full(r.shape, 1 / r.shape[1])
+    )
+
+
+def measured(worlds, people, epsilon, runs, *, learned=False):
+    """(error over the targets, score at pessimism 1, at 0) of each run, of the worlds in turn."""
+    found = []
+    for seed in range(FIRST, FIRST + runs):
+        world = worlds[seed % len(worlds)]
+        model = world.release(people, epsilon, seed, learned=learned)
+        error = np.sqrt(np.mean((model.values(world.targets) - world.truth) ** 2))
+        scores = [world.score(model.plan(pessimism).mixed(world.behaviour)) for pessimism in (1.0, 0.0)]
+        found.append((error, *scores))
+    return np.array(found)
+
+
+def line(name, worlds, people, epsilon, runs, **more):
+    found = measured(worlds, people, epsilon, runs, **more)
+    error, scores, plain_scores = found.T
+    low, high = min(world.truth.min() for world in worlds), max(world.truth.max() for world in worlds)
+    spread = found.std(axis=0, ddof=1) / np.sqrt(len(found))
+    below = int((scores < -0.01).sum())
+    cells = [name, f"{people:,}", "none" if epsilon is None else f"{epsilon:g}", str(len(found)), f"{low:.2f} to {high:.2f}"]
+    cells += [f"{error.mean():.3f} ± {spread[0]:.3f}", f"{scores.mean():.3f} ± {spread[1]:.3f}", f"{scores.min():.3f}"]
+    cells += [f"{below}", f"{plain_scores.mean():.3f} ± {spread[2]:.3f}", f"{plain_scores.min():.3f}"]
+    text = f"| {' | '.join(cells)} |"
+    print(text, flush=True)
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    few = arguments.quick
+    warnings.simplefilter("ignore", ConfideWarning)  # of few people
+    table, river, garnets = grid(), plain(riverswim()), [plain(garnet(seed=seed)) for seed in GARNETS]
+    wide = {"grid": [table], "riverswim": [river], "garnet": garnets}
+    tight = {
+        "narrow grid": [narrow(table, seed) for seed in range(40, 50)],
+        "narrow garnet": [narrow(world, 40 + seed) for seed, world in enumerate(garnets)],
+        "narrow riverswim": [narrow(river, seed) for seed in range(40, 44)],
+    }
+    lines = []
+    for people, runs in ((10**3, 10), (10**4, 20), (10**5, 10)):
+        lines += [line(name, worlds, people, 1.0, runs // 2 if few else runs) for name, worlds in wide.items()]
+    for people, runs in ((10**3, 100), (10**4, 100), (10**5, 20)):
+        lines += [line(name, worlds, people, 1.0, runs // 10 if few else runs) for name, worlds in tight.items()]
+    if not few:
+        for epsilon in (10.0, None):
+            lines += [line(name, worlds, 10**4, epsilon, 10) for name, worlds in wide.items()]
+        for people in (10**4, 10**5):
+            lines += [line(f"{name}, learned rewards", worlds, people, 1.0, 10, learned=True) for name, worlds in wide.items()]
+    heads = ["world", "people", "epsilon", "runs", "values", "RMSE, 20 policies", "learned, pessimism 1", "least", "below -.01"]
+    heads += ["learned, pessimism 0", "least"]
+    top = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    record("Learning from logs", "\n".join([__doc__.split("\n\n", 2)[2], *top, *lines]) + "\n", write=arguments.write)
+
+
+if __name__ == "__main__":
+    main()

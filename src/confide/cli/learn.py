@@ -1,0 +1,195 @@
+"""confide learn: a policy from a log, through one private release of a model."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from confide.cli.evaluate import Id, Source, WithoutPrivacy
+from confide.cli.log_release import LogRelease, careful, command, only_ours, released
+from confide.cli.logs import Files, MaxSteps, MaxTrajectories, Reward, State, Step, Trajectory, User
+from confide.cli.options import AsJson, print_json
+from confide.cli.plan import Delta, Discount, Epsilon, Relation, States, promise_of
+
+if TYPE_CHECKING:
+    from confide.report.learned import Learned
+
+_ROWS = 15  # of the table on a terminal
+
+Actions = Annotated[int, typer.Option(help="Number of actions; actions are numbered from 0.", min=1, show_default=False)]
+Transitions = Annotated[int, typer.Option(help="Transitions counted per user; noise grows with the root of it.", min=1)]
+Rewards = Annotated[
+    Path | None,
+    typer.Option(help="Public rewards: .npy or .csv, one row per state, one column per action or one.", show_default="learned"),
+]
+RewardRange = Annotated[tuple[float, float], typer.Option(metavar="LOW HIGH", help="Range that learned rewards are clipped to.")]
+Terminal = Annotated[
+    list[int] | None, typer.Option(help="Public terminal state, which pays once; repeat for several.", show_default=False)
+]
+Ends = Annotated[
+    bool | None,
+    typer.Option(
+        "--ends/--no-ends",
+        help="Whether nothing follows the last row of a trajectory with fewer than --max-steps rows.",
+        show_default="if rewards are learned",
+    ),
+]
+Support = Annotated[
+    Path | None,
+    typer.Option(help="Public transitions that are possible: rows s,a,s' in .npy or .csv.", show_default="all"),
+]
+ReturnBound = Annotated[
+    tuple[float, float] | None,
+    typer.Option(metavar="LOW HIGH", help="Range of returns; needed if the discount is 1.", show_default=False),
+]
+Pessimism = Annotated[
+    float, typer.Option(help="Standard deviations by which what is unknown lowers a value; 0 takes the model as it is.", min=0)
+]
+
+
+def learn(
+    files: Files,
+    states: States,
+    actions: Actions,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    discount: Discount = 0.95,
+    transitions: Transitions = 20,
+    rewards: Rewards = None,
+    reward_range: RewardRange = (0.0, 1.0),
+    terminal: Terminal = None,
+    ends: Ends = None,
+    support: Support = None,
+    return_bound: ReturnBound = None,
+    pessimism: Pessimism = 1.0,
+    relation: Relation = "replace",
+    no_privacy: WithoutPrivacy = False,
+    max_trajectories: MaxTrajectories = 1,
+    max_steps: MaxSteps = 10_000,
+    user: User = "user",
+    trajectory: Trajectory = "trajectory",
+    step: Step = "step",
+    state: State = "state",
+    reward: Reward = "reward",
+    action: Annotated[str, typer.Option(help="Column of actions.")] = "action",
+    ledger: Annotated[Path | None, typer.Option(help="Ledger file to charge.", show_default=False)] = None,
+    name: Id = None,
+    source: Source = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of fast noise.", min=0, show_default=False)] = None,
+    backend: Annotated[str, typer.Option(help="Where the log is read: local (processes), ray or dask.")] = "local",
+    workers: Annotated[int | None, typer.Option(help="Number of processes that read the log.", min=1, show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="Save the model, the policy, the certificate and a report here.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn a policy from a log, with differential privacy for its users: release a model once, then plan in it."""
+    from confide.arguments import real
+    from confide.evaluation.catalogue import noise_for
+    from confide.execution import check_backend
+    from confide.offline import ModelRelease, PrivateModel
+
+    made = ModelRelease(
+        states=states,
+        actions=actions,
+        discount=discount,
+        transitions=transitions,
+        rewards=_table(rewards, "rewards", states),
+        reward_range=reward_range,
+        terminal=_terminal(terminal, states),
+        ends=ends,
+        support=_support(support),
+        return_bound=return_bound,
+    )
+    real("pessimism", pessimism, at_least=0, at_most=1e6)
+    privacy, noise = promise_of(epsilon, delta, relation, no_privacy), noise_for("lattice", source, seed, no_privacy)
+    check_backend(backend, workers)
+    layout: dict[str, Any] = {"user": user, "trajectory": trajectory or None, "step": step or None, "state": state}
+    layout |= {"reward": reward, "action": action, "max_trajectories": max_trajectories, "max_steps": max_steps}
+    asked = LogRelease("model", made, privacy, noise, files, layout, name, PrivateModel)
+    with only_ours(no_privacy), careful(asked, ledger, out) as budget:
+        model, paid, warned, _ = released(asked, budget, out, backend, workers, as_json)
+        _show(_learned(asked, model, paid, pessimism), warned, out, as_json)
+
+
+def _table(path: Path | None, what: str, states: int) -> Any:
+    """Public numbers [s, a], or [s] if there is one column."""
+    from confide.evaluation.catalogue import read_table
+
+    if path is None:
+        return None
+    table = read_table(path, what)
+    return table.ravel() if table.size == states else table
+
+
+def _terminal(listed: list[int] | None, states: int) -> Any:
+    import numpy as np
+
+    from confide.errors import InvalidParameter
+
+    if not listed:
+        return None
+    if not all(0 <= each < states for each in listed):
+        raise InvalidParameter(f"--terminal must be a state in 0..{states - 1}, got {listed}")
+    return np.isin(np.arange(states), listed)
+
+
+def _support(path: Path | None) -> Any:
+    from confide.arguments import integers
+    from confide.evaluation.catalogue import read_table
+
+    return None if path is None else integers("support", read_table(path, "support"))
+
+
+def _learned(asked: LogRelease, model: Any, paid: str, pessimism: float) -> "Learned":
+    from confide.report.learned import Learned
+
+    counted = asked.made.counted(asked.layout["max_trajectories"], asked.layout["max_steps"])
+    said = (("counted", f"{counted}."), ("noise", asked.noise.why), ("ledger", paid))
+    told = said if asked.noise.source != "none" else (said[0], said[2])
+    return Learned(model, model.plan(pessimism), told)
+
+
+def _show(learned: "Learned", warned: list[str], out: Path | None, as_json: bool) -> None:
+    from confide.report.learned import record, write_learned
+
+    if out is not None:
+        report = write_learned(learned, out, command=command())
+    for warning in warned:
+        typer.echo(f"warning: {warning}", err=True)
+    if as_json:
+        print_json(record(learned) | {"warnings": warned, "out": None if out is None else str(out)})
+        return
+    _print(learned)
+    if out is not None:
+        typer.echo(f"report: {report}")
+        typer.echo(f"policy: {out / 'policy.json'}; model: {out / 'model.npz'} (confide.offline.PrivateModel.load)")
+        if learned.model.certificate is not None:
+            typer.echo(f"certificate: {out / 'certificate.json'} (confide verify recomputes its guarantee)")
+
+
+def _print(learned: "Learned") -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from confide.report.learned import HEADS, rows, words
+
+    console = Console()
+    console.print(Text(learned.title, style="bold"))
+    summary = Table.grid(padding=(0, 2))
+    summary.add_column(style="dim", no_wrap=True)
+    summary.add_column()
+    before = ""
+    for name, text in words(learned):
+        summary.add_row(Text(name if name != before else ""), Text(text))
+        before = name
+    console.print(summary)
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for place, head in enumerate(HEADS):
+        table.add_column(head, justify="left" if place < 2 else "right")
+    shown = rows(learned)
+    for row in shown[:_ROWS]:
+        table.add_row(*map(Text, row))
+    console.print(table)
+    if len(shown) > _ROWS:
+        console.print(Text(f"{len(shown) - _ROWS:,} more states are not shown (--out and --json contain all).", style="dim"))

@@ -1,0 +1,22 @@
+"""Learning from logs: one private release of a model, then values and policies from it at no further cost."""
+
+from typing import TYPE_CHECKING
+
+from confide._lazy import lazy
+
+if TYPE_CHECKING:
+    from confide.offline.learned_policy import Departure, LearnedPolicy
+    from confide.offline.model import PrivateModel
+    from confide.offline.model_release import ModelRelease
+
+__all__ = ["Departure", "LearnedPolicy", "ModelRelease", "PrivateModel"]
+
+__getattr__ = lazy(
+    __name__,
+    {
+        "Departure": "learned_policy",
+        "LearnedPolicy": "learned_policy",
+        "ModelRelease": "model_release",
+        "PrivateModel": "model",
+    },
+)

@@ -1,0 +1,112 @@
+"""The inner loop over logged trajectories: root-weighted counts of transitions, in whole numbers, so that sums are exact."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide._jit import njit
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[Any]
+FINE = 2**20  # a reward of one
+PART = 2**8  # a weight of one
+
+
+@njit
+def acceptable(states: Ints, actions: Ints, rewards: Array, first: int, last: int, S: int, A: int) -> bool:
+    """Whether all rows of a user make sense: states and actions that exist, rewards that are finite."""
+    for i in range(first, last):
+        if states[i] < 0 or states[i] >= S or actions[i] < 0 or actions[i] >= A or not np.isfinite(rewards[i]):
+            return False
+    return True
+
+
+@njit
+def reward_in_steps(value: float, centre: float, inverse: float) -> int:
+    """A reward, centred, divided by the radius and clipped to [-1, 1], in steps of 1 / FINE, rounded towards zero."""
+    scaled = (value - centre) * inverse
+    if not scaled > -1.0:
+        scaled = -1.0
+    return int(min(scaled, 1.0) * FINE)
+
+
+@njit
+def cell_of(successors: Ints, low: int, high: int, after: int, S: int) -> int:
+    """Where a pair with cells low <= k < high counts this successor; -1 if it cannot follow."""
+    if high - low == S:
+        return low + after
+    high -= 1
+    while low < high:
+        middle = (low + high) // 2
+        if successors[middle] >= after:
+            high = middle
+        else:
+            low = middle + 1
+    return low if low == high and successors[low] == after else -1
+
+
+@njit
+def count(
+    states: Ints,
+    actions: Ints,
+    rewards: Array,
+    trajectories: Ints,
+    users: Ints,
+    valid: Ints,
+    logged: int,
+    choices: int,
+    indptr: Ints,
+    successors: Ints,
+    roots: Ints,
+    longest: int,
+    total: int,
+    reward: int,
+    centre: float,
+    radius: float,
+    starts: int,
+    sums: Ints,
+) -> None:
+    """Add up all users in `sums`, which are zero: cells, then row totals (total > 0), row sums of rewards (reward > 0) and first states.
+
+    States that may be logged are 0..logged - 1; with one more, the end, the last row of a trajectory of fewer than `longest` rows leads
+    to it. roots [i] is the weight of the i-th visit to a row, in steps of the grid, and a multiple of PART, so that totals are exact;
+    roots.size - 1 transitions of a user count.
+    """
+    rows, inverse = indptr.size - 1, 1.0 / radius
+    S, K, cells = rows // choices, roots.size - 1, indptr[rows]
+    sums_of_rewards = cells + (rows if total > 0 else 0)
+    first_states = sums_of_rewards + (rows if reward > 0 else 0)
+    often, touched = np.zeros(rows, np.int32), np.zeros(K, np.int64)
+    for u in range(valid.size):
+        begin, finish = trajectories[users[u]], trajectories[users[u + 1]]
+        if not valid[u] or begin == finish or not acceptable(states, actions, rewards, begin, finish, logged, choices):
+            continue
+        if starts > 0:
+            sums[first_states + states[begin]] += starts
+        counted = 0
+        for t in range(users[u], users[u + 1]):
+            start, stop = trajectories[t], trajectories[t + 1]
+            ended = logged < S and stop - start < longest
+            for i in range(start, stop if ended else stop - 1):
+                if counted == K:
+                    break
+                row = states[i] * choices + actions[i]
+                cell = cell_of(successors, indptr[row], indptr[row + 1], states[i + 1] if i + 1 < stop else logged, S)
+                if cell < 0:
+                    continue
+                touched[counted] = row
+                counted += 1
+                often[row] += 1
+                weight = roots[often[row]]
+                sums[cell] += weight
+                if reward > 0:
+                    x = reward_in_steps(rewards[i], centre, inverse)
+                    size = (weight // PART * reward * abs(x)) // FINE
+                    sums[sums_of_rewards + row] += size if x > 0 else -size
+        for k in range(counted):
+            often[touched[k]] = 0
+    if total > 0:
+        for row in range(rows):
+            for cell in range(indptr[row], indptr[row + 1]):
+                sums[cells + row] += sums[cell] // PART * total

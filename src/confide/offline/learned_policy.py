@@ -1,0 +1,130 @@
+"""A policy that was planned in a released model: what to do, where that departs from what was done, and why. Public."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from confide._durable import output, staged
+from confide.logs.labels import Labels, named
+from confide.policy import Array, StochasticPolicy
+
+Ints = npt.NDArray[np.int64]
+FORMAT = "confide-policy/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """One state in which the policy takes another action than was usual, and what the model says of it.
+
+    `logged` is the share of this action in the log; `gain` how much more the rest of a trajectory is worth if it is taken here instead of
+    what was logged, with its standard deviation; `chance` the probability that the gain is positive, given the release. All are estimates
+    from noisy counts. `visits` are noisy counts of the state.
+    """
+
+    state: str
+    action: str
+    number: int  # of the state
+    choice: int  # of the action
+    logged: float
+    gain: float
+    gain_std: float
+    chance: float
+    visits: float
+
+    def __str__(self) -> str:
+        odds = "almost certainly" if self.chance > 0.9995 else f"{100 * self.chance:.3g} %"
+        return (
+            f"in state {self.state}: {self.action} (taken {100 * self.logged:.2g} % of the time); "
+            f"gain {self.gain:.3g} ± {self.gain_std:.2g}, positive: {odds}"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnedPolicy:
+    """A choice for every state: an action, or number A, "as logged": go on as those who made the log.
+
+    `weights` [s, a] are its probabilities of actions, with the behaviour as it was estimated where the choice is "as logged". `value` and
+    `behaviour_value` are the values that the model predicts for it and for the behaviour.
+    """
+
+    choices: Ints = field(repr=False)
+    behaviour: Array = field(repr=False)
+    value: float
+    behaviour_value: float
+    pessimism: float
+    gains: Array = field(repr=False)
+    gain_std: Array = field(repr=False)
+    visits: Array = field(repr=False)  # [s]
+    improvement_std: float = 0.0  # of value - behaviour_value, given the release
+    labels: Labels = field(default_factory=Labels, repr=False)
+
+    @property
+    def actions(self) -> int:
+        return int(self.behaviour.shape[1])
+
+    @property
+    def changed(self) -> npt.NDArray[np.bool_]:
+        """The states [s] in which it does not go on as logged."""
+        return self.choices < self.actions
+
+    @property
+    def weights(self) -> Array:
+        return self.mixed(self.behaviour)
+
+    def mixed(self, behaviour: Array) -> Array:
+        """Its probabilities [s, a] where "as logged" is this behaviour [s, a]: in a simulation, the true one."""
+        policy: Array = np.where(self.changed[:, None], np.eye(self.actions + 1)[self.choices, : self.actions], behaviour)
+        return policy
+
+    def probabilities(self) -> Array:
+        """[h, s, a] with one step, which is the same at every step."""
+        return self.weights[None]
+
+    def departures(self) -> list[Departure]:
+        """The states in which it departs from what was done, the largest gain times visits first."""
+        chance = ndtr(self.gains / np.maximum(self.gain_std, 1e-300))
+        found = [
+            Departure(
+                named(self.labels.state, s),
+                named(self.labels.action, a),
+                s,
+                a,
+                *(float(part) for part in (self.behaviour[s, a], self.gains[s], self.gain_std[s], chance[s], self.visits[s])),
+            )
+            for s, a in enumerate(map(int, self.choices))
+            if a < self.actions
+        ]
+        return sorted(found, key=lambda each: -each.gain * max(each.visits, 0.0))
+
+    def described(self, state: int) -> str:
+        """What it does in a state, in words."""
+        choice = int(self.choices[state])
+        what = named(self.labels.action, choice) if choice < self.actions else "as logged"
+        return f"in state {named(self.labels.state, state)}: {what}"
+
+    def to_json(self) -> dict[str, Any]:
+        names = [named(self.labels.action, a) for a in range(self.actions)]
+        return {
+            "format": FORMAT,
+            "value": self.value,
+            "behaviour_value": self.behaviour_value,
+            "improvement_std": self.improvement_std,
+            "pessimism": self.pessimism,
+            "actions": names,
+            "policy": {
+                named(self.labels.state, s): names[a] if a < self.actions else "as logged"
+                for s, a in enumerate(map(int, self.choices))
+            },
+            "departures": [asdict(each) for each in self.departures()],
+        }
+
+    def save(self, folder: str | Path) -> None:
+        """`policy.json`, with labels, and `policy.npz`, which `confide.policy.load_policy` reads, into a folder: both are public."""
+        with output(Path(folder)), staged(Path(folder), last="policy.npz") as target:
+            (target / "policy.json").write_text(json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n")
+            StochasticPolicy(self.probabilities()).save(target / "policy.npz")

@@ -1,0 +1,234 @@
+"""What a release of a log publishes: noisy counts of transitions, and everything that follows from them."""
+
+import io
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide import arguments
+from confide._durable import output, staged
+from confide.arguments import array, real
+from confide.errors import InvalidParameter, StateError
+from confide.evaluation.estimate import DAMAGED, guarantee_from_json, guarantee_to_json
+from confide.logs.labels import Labels
+from confide.offline.learned_policy import LearnedPolicy
+from confide.offline.policy_planning import Dynamics, checked_policy, dynamics, followed, pessimistic, state_values
+from confide.offline.reward_planning import rewards_of
+from confide.offline.row_planning import Rows, rows_of, simplex
+from confide.offline.table_features import Table
+from confide.policy import StochasticPolicy, TabularPolicy
+from confide.privacy.bounded import Array
+from confide.privacy.certificate import Certificate
+from confide.privacy.guarantee import Guarantee
+from confide.tables.support_features import Support
+
+_FORMAT = "confide-model/1"
+_NUMBERS = ("states", "actions", "discount", "reward_low", "reward_high", "lowest", "highest")  # of a table
+_RELEASED = ("counts", "totals", "reward_sums", "starts")
+AnyPolicy = LearnedPolicy | TabularPolicy | StochasticPolicy | npt.ArrayLike
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateModel:
+    """PUBLIC: noisy counts of transitions with the guarantee that covers them, and with them everything that is computed here.
+
+    Shapes: counts [cell] of the table's support, row totals and sums of scaled rewards [row] (empty if not released), first states [s]
+    (empty if the start is public); `noise_std` of a count, `total_std` of a row total, `reward_std` of a sum of rewards.
+    """
+
+    table: Table
+    counts: Array = field(repr=False)
+    totals: Array = field(repr=False)
+    reward_sums: Array = field(repr=False)
+    starts: Array = field(repr=False)
+    noise_std: float
+    total_weight: float
+    reward_weight: float
+    guarantee: Guarantee
+    certificate: Certificate | None = field(repr=False)
+    labels: Labels = field(default_factory=Labels, repr=False)
+    rows: Rows = field(init=False, repr=False)
+    dynamics: Dynamics = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        rows = rows_of(self.counts, self.totals, self.noise_std, self.total_weight, self.table.support)
+        spread = self.noise_std / (self.reward_weight or 1.0)
+        rewards, std = rewards_of(self.table, rows, self.reward_sums, spread)
+        object.__setattr__(self, "rows", rows)
+        object.__setattr__(self, "dynamics", dynamics(self.table, rows, rewards, std))
+
+    def __repr__(self) -> str:
+        return f"PrivateModel({self.table.states} states, {self.table.actions} actions; {self.guarantee})"
+
+    @property
+    def start(self) -> Array:
+        """Where trajectories start [s]: public, or from noisy counts."""
+        return simplex(self.starts) if self.table.start is None else self.table.start
+
+    @property
+    def behaviour(self) -> Array:
+        """How often each action was taken [s, a], from noisy counts. Root weights count an action that a person repeats in one state a
+        little less than it was taken."""
+        return self.dynamics.behaviour[: self.table.states]
+
+    @property
+    def behaviour_value(self) -> float:
+        return self.value(self.behaviour)
+
+    @property
+    def rewards(self) -> Array:
+        """[s, a], known or from noisy sums."""
+        return self.dynamics.rewards[: self.table.states]
+
+    @property
+    def transitions(self) -> Array:
+        """Transition probabilities [s, a, s'], the end included; rows of terminal states are zero."""
+        return self.dynamics.P.toarray().reshape(self.dynamics.states, self.table.actions, -1)[: self.table.states]
+
+    def value(self, policy: AnyPolicy) -> float:
+        """The expected discounted return of a policy from the start: [s, a] probabilities, [s] actions, or a policy without a horizon."""
+        return float(self.start @ self.state_values(policy))
+
+    def values(self, policies: Iterable[AnyPolicy]) -> Array:
+        """The values of many policies. They cost nothing: the model was released already."""
+        return np.array([self.value(policy) for policy in policies])
+
+    def state_values(self, policy: AnyPolicy) -> Array:
+        """The expected discounted return from every state [s]."""
+        weights = self._weights(policy)
+        if self.table.ends:
+            weights = np.vstack([weights, np.full((1, self.table.actions), 1 / self.table.actions)])
+        return state_values(self.dynamics, weights)[: self.table.states]
+
+    def plan(self, pessimism: float = 1.0) -> LearnedPolicy:
+        """The best policy whose value the release supports: values are lowered by `pessimism` standard deviations of what is unknown.
+
+        Each state has one choice more than actions: to go on as logged, which wins ties. If the whole policy is not better than the
+        behaviour by 2.5 `pessimism` standard deviations, everything stays as logged. 0 takes the model as it is.
+        """
+        pessimism, S = real("pessimism", pessimism, at_least=0, at_most=1e6), self.table.states
+        found = pessimistic(self.dynamics, pessimism, self.start)
+        policy, visits = followed(self.dynamics.behaviour, found.choices)[:S], self.dynamics.visits[:S].sum(axis=1)
+        return LearnedPolicy(
+            found.choices[:S],
+            self.behaviour,
+            self.value(policy),
+            self.behaviour_value,
+            pessimism,
+            found.gains[:S],
+            found.gain_std[:S],
+            visits,
+            found.improvement_std,
+            self.labels,
+        )
+
+    def _weights(self, policy: AnyPolicy) -> Array:
+        S, A = self.table.states, self.table.actions
+        if isinstance(policy, LearnedPolicy):
+            return checked_policy("policy", policy.weights, S, A)
+        if isinstance(policy, TabularPolicy | StochasticPolicy):
+            steps = policy.probabilities()
+            if (steps != steps[:1]).any():
+                raise InvalidParameter("policy must be the same at every step: the model has no horizon")
+            return checked_policy("policy", steps[0], S, A)
+        table = array("policy", policy)
+        if table.ndim == 1:
+            actions = arguments.integers("policy", policy)
+            if actions.shape != (S,) or ((actions < 0) | (actions >= A)).any():
+                raise InvalidParameter(f"policy must have {S} actions in 0..{A - 1}, one per state, got shape {actions.shape}")
+            table = np.eye(A)[actions]
+        return checked_policy("policy", table, S, A)
+
+    def to_bytes(self) -> bytes:
+        """Everything in one NumPy archive without pickles: what a ledger stores, and hands out again."""
+        table, support = self.table, self.table.support
+        facts = {
+            "format": _FORMAT,
+            "guarantee": guarantee_to_json(self.guarantee),
+            "certificate": self.certificate.document if self.certificate else None,
+            "table": {name: getattr(table, name) for name in _NUMBERS},
+            "support": [support.layers, support.states, support.actions, support.known],
+            "noise": [self.noise_std, self.total_weight, self.reward_weight],
+            "labels": self.labels.to_dict(),
+        }
+        arrays = {"indptr": support.indptr, "successors": support.successors, "terminal": table.terminal}
+        arrays |= {name: getattr(self, name) for name in _RELEASED}
+        arrays |= {name: part for name in ("rewards", "start") if (part := getattr(table, name)) is not None}
+        buffer = io.BytesIO()
+        np.savez(buffer, facts=np.array(json.dumps(facts, allow_nan=False)), **arrays)  # type: ignore[arg-type]
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "PrivateModel":
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+                held = {name: archive[name] for name in archive.files}
+            facts = json.loads(str(held["facts"]))
+            if facts["format"] != _FORMAT:
+                raise StateError(f"the model has format {facts['format']}, this version of confide reads {_FORMAT}")
+            layers, states, actions, known = facts["support"]
+            support = Support(layers, states, actions, held["indptr"], held["successors"], known)
+            table = Table(
+                support=support,
+                terminal=held["terminal"],
+                rewards=held.get("rewards"),
+                start=held.get("start"),
+                **{name: facts["table"][name] for name in _NUMBERS},
+            )
+            _check_sizes(table, held)
+            noise_std, total_weight, reward_weight = facts["noise"]
+            certificate = Certificate(facts["certificate"]) if facts["certificate"] else None
+            guarantee, labels = guarantee_from_json(facts["guarantee"]), Labels(**facts["labels"])
+            counts, totals, reward_sums, starts = (held[name] for name in _RELEASED)
+            noise = noise_std, total_weight, reward_weight
+            return cls(table, counts, totals, reward_sums, starts, *noise, guarantee, certificate, labels)
+        except DAMAGED as error:
+            raise StateError(f"this is not a saved model, or it is damaged or cut off: {type(error).__name__}") from None
+
+    def save(self, folder: str | Path) -> None:
+        """`model.npz`, and `certificate.json` where there is one, into a folder: both are public."""
+        with output(Path(folder)), staged(Path(folder), last="model.npz") as target:
+            if self.certificate:
+                self.certificate.save(target / "certificate.json")
+            (target / "model.npz").write_bytes(self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "PrivateModel":
+        """From a folder that it was saved in, or from the file `model.npz` itself."""
+        found = Path(arguments.path("path", path))
+        try:
+            return cls.from_bytes(arguments.regular(found / "model.npz" if found.is_dir() else found).read_bytes())
+        except OSError as error:
+            raise StateError(f"cannot read a model from {path}: {error.strerror}") from None
+
+
+def _check_sizes(table: Table, held: dict[str, Any]) -> None:
+    """Loops index with what a file says: sizes and successors must fit."""
+    support = table.support
+    S, rows = support.states, support.states * support.actions
+    indptr, after = support.indptr, support.successors
+    fits = (
+        support.layers == 1
+        and 1 <= table.states <= S <= table.states + 1
+        and table.actions == support.actions >= 1
+        and indptr.dtype == after.dtype == np.int64
+        and indptr.shape == (rows + 1,)
+        and indptr[0] == 0
+        and bool((np.diff(indptr) >= 0).all())
+        and after.shape == held["counts"].shape == (indptr[-1],)
+        and bool(((after >= 0) & (after < S)).all())
+        and held["totals"].shape in ((rows,), (0,))
+        and held["reward_sums"].shape in ((rows,), (0,))
+        and held["starts"].shape in ((table.states,), (0,))
+        and table.terminal.shape == (table.states,)
+        and (held.get("rewards") is None) == (held["reward_sums"].size > 0)
+        and (held.get("start") is None) == (held["starts"].size > 0)
+        and all(held[name].dtype == np.float64 and np.isfinite(held[name]).all() for name in _RELEASED)
+    )
+    if not fits:
+        raise ValueError

@@ -1,0 +1,240 @@
+"""One release of root-weighted transition counts: a model of a table, and with it the value of every policy."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.arguments import array, flag, real, whole
+from confide.errors import ConfideWarning, InvalidParameter, LogError
+from confide.evaluation.estimator import asked_for, check_call, check_request, publish, source_of
+from confide.evaluation.log_sums import Logs, LogSums, Progress
+from confide.evaluation.parameters import described, first_of_user, keep
+from confide.logs.labels import NO_LABELS, Labels
+from confide.mechanisms.sources import NoiseSource
+from confide.offline.model import PrivateModel
+from confide.offline.table_features import Array, Bools, Table, return_range
+from confide.offline.transition_contributions import RootCounts, RootTransitions
+from confide.privacy.ledger import Ledger
+from confide.privacy.loss import NO_PRIVACY, Loss, loss_for
+from confide.privacy.request import NoPrivacy, Request
+from confide.privatizers import Share
+from confide.tables.support_features import support_of
+
+USUAL_WEIGHT = 0.5
+FEW = 8  # successors of a public support, up to which row totals are left out: the cells add up to them with little noise
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
+class ModelRelease:
+    """A model of a table from a log: noisy counts of transitions (s, a, s'), row totals, first states and, if not known, rewards.
+
+    Guarantee: all that a `PrivateModel` holds, and everything computed from it, satisfies `privacy` for each user with all trajectories up
+    to the log's cap, whatever the data are. It is one query with one noise (see `RootCounts` for its sensitivity).
+
+    `transitions` = K: the first K transitions of a user count, over the trajectories in order; noise grows with sqrt(K).
+    `rewards` [s, a] or [s] are public, or None: learned, from rewards clipped to `reward_range`. `terminal` [s] says in which states
+    nothing follows: such a state pays its reward once. `ends`: the last row of a trajectory leads to an end, where nothing follows
+    (unless the trajectory has the log's max_steps rows, and may have been cut); None: if rewards are learned. Otherwise the last row is
+    where the record stops, and leads nowhere. `support` are the public transitions that can be (a mask [s, a, s'] or [s, s'], or a list of
+    (s, a, s')): others are dropped. `start` [s] is public, or None: learned. `return_bound` (low, high) is needed if the discount is 1.
+    `total_weight` of row totals: None for 1/2, or for 0 with a support of few successors; `reward_weight` of sums of rewards.
+    """
+
+    states: int
+    actions: int
+    discount: float
+    transitions: int = 20
+    rewards: npt.ArrayLike | None = None
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    terminal: npt.ArrayLike | None = None
+    ends: bool | None = None
+    support: npt.ArrayLike | None = None
+    start: npt.ArrayLike | None = None
+    return_bound: tuple[float, float] | None = None
+    total_weight: float | None = None
+    reward_weight: float = USUAL_WEIGHT
+
+    def __post_init__(self) -> None:
+        S, A = whole("states", self.states, at_least=1), whole("actions", self.actions, at_least=1)
+        keep(self, states=S, actions=A, discount=real("discount", self.discount, at_least=0, at_most=1))
+        keep(self, transitions=whole("transitions", self.transitions, at_least=1))
+        keep(self, ends=self.rewards is None if self.ends is None else flag("ends", self.ends))
+        keep(self, reward_range=_range("reward_range", self.reward_range))
+        keep(self, terminal=np.zeros(S, bool) if self.terminal is None else _mask(self.terminal, S))
+        if self.rewards is not None:
+            keep(self, rewards=_rewards(self.rewards, S, A))
+        if self.support is not None:
+            keep(self, support=np.asarray(self.support))
+        if self.start is not None:
+            keep(self, start=_start(self.start, S))
+        if self.return_bound is not None:
+            keep(self, return_bound=_range("return_bound", self.return_bound))
+        keep(self, reward_weight=real("reward_weight", self.reward_weight, at_least=1 / 256, at_most=1))
+        if self.total_weight is not None:
+            keep(self, total_weight=real("total_weight", self.total_weight, at_least=0, at_most=1))
+        self.statistic()
+
+    def __repr__(self) -> str:
+        return described(self)
+
+    def table(self) -> Table:
+        """Everything public about the table."""
+        S, A = self.states, self.actions
+        size = S + bool(self.ends)
+        terminal: Bools = self.terminal  # type: ignore[assignment]
+        closed = np.append(terminal, np.ones(size - S, bool))
+        known = self.support is None or not self.ends
+        support = support_of(
+            self.support if known else _with_end(self.support, S, A), layers=1, states=size, actions=A, terminal=closed
+        )
+        if not support.cells:
+            raise InvalidParameter("every state is terminal: there are no transitions to count")
+        low, high = self.reward_range
+        rewards: Array | None = self.rewards  # type: ignore[assignment]
+        between = np.where(terminal[:, None], 0.0, [[low, high]]) if rewards is None else rewards
+        bounds = self.return_bound or return_range(between, terminal, self.discount, ends=bool(self.ends))
+        if bounds is None:
+            raise InvalidParameter("return_bound=(low, high) is needed: with discount=1 returns have no bound of their own")
+        start: Array | None = self.start  # type: ignore[assignment]
+        return Table(S, A, self.discount, support, terminal, rewards, low, high, *bounds, start)
+
+    def statistic(self, longest: int = 10_000) -> RootTransitions:
+        """What is added up over users."""
+        table = self.table()
+        support = table.support
+        weight = self.total_weight
+        if weight is None:
+            few = support.known and support.cells <= FEW * int(support.open.sum())
+            weight = 0.0 if few else USUAL_WEIGHT
+        bound = RootCounts(
+            cells=support.cells,
+            rows=support.pairs,
+            starts=self.states if self.start is None else 0,
+            transitions=self.transitions,
+            total_weight=_of_256(weight),
+            reward_weight=_of_256(self.reward_weight) if self.rewards is None else 0.0,
+        )
+        low, high = self.reward_range
+        return RootTransitions(bound, support, self.states, longest, (low + high) / 2, (high - low) / 2)
+
+    def release(
+        self,
+        logs: Logs,
+        *,
+        privacy: Request,
+        ledger: Ledger | None = None,
+        rng: np.random.Generator | None = None,
+        noise: NoiseSource | None = None,
+        progress: Progress | None = None,
+        id: str | None = None,
+    ) -> PrivateModel:
+        """Release the model and charge the ledger once: the same release of the same log is returned from the ledger at no cost.
+
+        `rng` seeds fast noise, for simulation; `noise` is a source; with neither, noise is secure. A new `id` makes a new release.
+        """
+        check_request(privacy)
+        check_call(logs, ledger, progress, id)
+        source = source_of(rng, noise, privacy, asked=asked_for(self, logs, privacy, ledger, id))
+        if not all(part.layout.columns.action for part in getattr(logs, "parts", ())):
+            raise LogError('a model needs the column of actions: open the log with action="action"')
+        labels = self._fitting(getattr(logs, "labels", NO_LABELS).published)
+        statistic, table = self.statistic(getattr(logs, "max_steps", 10_000)), self.table()
+        share = Share(statistic.bound, 1.0, "root-weighted counts of transitions")
+        sums = LogSums(logs, [share], privacy=privacy, source=source, progress=progress, charged=ledger is not None)
+
+        def make() -> PrivateModel:
+            released = sums.release(statistic)
+            parts = statistic.bound.unpack(released.values)
+            weights = statistic.bound.total_weight, statistic.bound.reward_weight
+            certificate = sums.certificate(f"a model of {self.states} states and {self.actions} actions")
+            return PrivateModel(table, *parts, released.noise.std, *weights, released.guarantee, certificate, labels)
+
+        made = publish(self, logs, make, PrivateModel.from_bytes, privacy=privacy, loss=self.loss(privacy), ledger=ledger, id=id)
+        for said in self.warnings(made):
+            warnings.warn(said, stacklevel=2)
+        return made
+
+    def _fitting(self, labels: Labels) -> Labels:
+        """Refuse a table that is smaller than what has names: those who are in the other states would contribute zero."""
+        for what, named, given in (("states", labels.state, self.states), ("actions", labels.action, self.actions)):
+            if len(named) > given:
+                raise InvalidParameter(f"the log has names for {len(named)} {what}, got {what}={given}: use {what}={len(named)}")
+        return labels
+
+    def loss(self, privacy: Request) -> Loss:
+        """What a release is charged to a ledger: known before the log is touched."""
+        return NO_PRIVACY if isinstance(privacy, NoPrivacy) else loss_for(privacy)
+
+    def warnings(self, model: PrivateModel) -> list[ConfideWarning]:
+        """Warnings about a model, as functions of what was released."""
+        table, rows = model.table, model.rows
+        seen = int((rows.visits > 3 * rows.visit_std)[table.support.open].sum())
+        every = int(table.support.open.sum())
+        if 2 * seen >= every:
+            return []
+        return [
+            ConfideWarning(
+                f"{seen:,} of {every:,} pairs of state and action are told from noise: for more, use more users, a larger epsilon, "
+                "or fewer states and actions"
+            )
+        ]
+
+    def counted(self, trajectories: int, steps: int) -> str:
+        """What counts of a log with these caps, and what is clipped, in words: all of it public."""
+        low, high = self.reward_range
+        rewards = f"; rewards are clipped to [{low:g}, {high:g}]" if self.rewards is None else ""
+        ends = "leads to the end" if self.ends else "leads nowhere"
+        wrong = f"a user with a state of {self.states:,} or more or an action of {self.actions:,} or more contributes zero"
+        return (
+            f"the first {self.transitions} transitions of a user count, over the trajectories in order; "
+            f"{first_of_user(trajectories, steps)}; the last row of a trajectory {ends}{rewards}; {wrong}"
+        )
+
+
+def _of_256(weight: float) -> float:
+    """The nearest multiple of 1/256, as weights are used."""
+    return round(weight * 256) / 256
+
+
+def _range(name: str, given: Sequence[float]) -> tuple[float, float]:
+    ends = array(name, given)
+    if ends.shape != (2,) or not ends[0] < ends[1] or np.abs(ends).max() > 1e50:
+        raise InvalidParameter(f"{name} must be (low, high) with low < high, got {name}={given}")
+    return float(ends[0]), float(ends[1])
+
+
+def _mask(given: npt.ArrayLike, states: int) -> Bools:
+    ends = np.asarray(given)
+    if ends.dtype != bool or ends.shape != (states,):
+        raise InvalidParameter(f"terminal must be a boolean array of shape ({states},), got shape {ends.shape} of {ends.dtype}")
+    return ends
+
+
+def _rewards(given: npt.ArrayLike, states: int, actions: int) -> Array:
+    rewards = array("rewards", given)
+    if rewards.shape == (states,):
+        rewards = np.repeat(rewards[:, None], actions, axis=1)
+    if rewards.shape != (states, actions):
+        raise InvalidParameter(f"rewards must have shape ({states}, {actions}) or ({states},), got {rewards.shape}")
+    return rewards.copy()
+
+
+def _start(given: npt.ArrayLike, states: int) -> Array:
+    start = array("start", given)
+    if start.shape != (states,) or (start < 0).any() or abs(start.sum() - 1) > 1e-8:
+        raise InvalidParameter(f"start must be {states} probabilities that sum to one, got shape {start.shape}")
+    exact: Array = start / start.sum()
+    return exact
+
+
+def _with_end(given: npt.ArrayLike | None, states: int, actions: int) -> npt.NDArray[np.int64]:
+    """A support as a list of (s, a, s'), in which the end may follow every state and action."""
+    support = support_of(given, layers=1, states=states, actions=actions, terminal=None)
+    row = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
+    listed = np.column_stack([row // actions, row % actions, support.successors])
+    every = np.arange(states * actions)
+    ends = np.column_stack([every // actions, every % actions, np.full(every.size, states)])
+    return np.concatenate([listed, ends])

@@ -1,0 +1,210 @@
+"""Transition probabilities from noisy counts: empirical Bayes on two levels. All post-processing of a release.
+
+A cell (s, a, s') has count n p plus noise, n the visits to its row. Which p there are is read off all cells together: s' can follow s at
+all with probability rho; then p is zero, or in one of several bins, with weights g that all cells share. rho and g maximise the likelihood
+(EM). So actions share what can follow a state, and a table of few successors is told from one of many without a public support.
+
+Where most mass lies in cells that are too small to be seen one by one (`missed`), rows are projected on the simplex instead.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from confide.offline import _row_kernels as _kernels
+from confide.tables.support_features import Support
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+BINS, ROUNDS = 14, 80  # of probabilities, from the least that is told from noise up to one; rounds of EM
+SEEN = 2.0  # standard deviations of noise: a typical row tells a cell as large as this from zero
+QUIET = 0.3  # the least standard deviation that is computed with: without privacy there is none
+MISSED = 0.2  # share of all visits in cells that are not seen, from which on rows are projected
+FITTED = 2**19  # cells that bins are fitted to; of larger tables every k-th state
+BLOCK = 2**17  # cells at a time
+_TINY = 1e-300
+_NONE = 1e-100  # smaller probabilities are zero: products of them would be subnormal numbers, which are slow
+_SURE = 100.0  # the largest logarithm of odds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Transition probabilities [cell] and their variances given the release; visits [row], noisy, with standard deviations."""
+
+    probabilities: Array = field(repr=False)
+    variances: Array = field(repr=False)
+    visits: Array = field(repr=False)
+    visit_std: Array = field(repr=False)
+    missed: float
+    method: str  # empirical-bayes | projection
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cells:
+    """Some cells: counts with their rows' visits, groups of cells with the same s and s', and the probability of each bin."""
+
+    counts: Array
+    visits: Array
+    spread: Array  # standard deviation of a count, noise and sampling together
+    least: Array  # probability that is told from zero
+    group: Ints
+    edges: Array
+    noise: float
+
+    @property
+    def zero(self) -> Array:
+        """The logarithm of the density of a count [cell], if p is zero."""
+        logarithm: Array = -0.5 * (self.counts / self.noise) ** 2 - np.log(self.noise * np.sqrt(2 * np.pi))
+        return logarithm
+
+    def standardised(self) -> Array:
+        """The edges of the bins in units of the spread [cell, edge]."""
+        scaled: Array = (self.visits[:, None] * self.edges - self.counts[:, None]) / self.spread[:, None]
+        return scaled
+
+    def bins(self, scaled: Array) -> Array:
+        """The density of a count [cell, bin] for p uniform in a bin; in a bin that is not told from zero, that of zero."""
+        density: Array = _between(scaled) / (self.visits[:, None] * np.diff(self.edges))
+        return np.where(self.unseen, np.exp(self.zero)[:, None], density)
+
+    @property
+    def unseen(self) -> npt.NDArray[np.bool_]:
+        """Bins [cell, bin] that are not told from zero."""
+        return self.edges[1:] <= self.least[:, None]
+
+    def taken(self, chosen: slice | npt.NDArray[np.bool_]) -> "_Cells":
+        of = (self.counts[chosen], self.visits[chosen], self.spread[chosen], self.least[chosen])
+        return _Cells(*of, self.group[chosen], self.edges, self.noise)
+
+
+def rows_of(counts: Array, totals: Array, noise: float, total_weight: float, support: Support) -> Rows:
+    """From noisy counts [cell] and row totals [row] (empty if total_weight is zero), with this standard deviation of noise."""
+    noise = max(noise, QUIET)
+    visits, visit_std = visits_of(counts, totals, noise, total_weight, support)
+    floor = np.maximum(visits, visit_std / 2)
+    least = np.clip(SEEN * noise / floor, 1e-4, 0.3)
+    edges = np.geomspace(least[support.open].min(), 1.0, BINS + 1)
+    row = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
+    near = np.clip(counts / floor[row], edges[0], 1.0)
+    spread = np.sqrt(noise**2 + floor[row] * near * (1 - near) + (visit_std[row] * near) ** 2)
+    group = (row // support.actions) * support.states + support.successors
+    cells = _Cells(counts, floor[row], spread, least[row], group, edges, noise)
+    step = max(1, support.cells // FITTED)
+    chosen = slice(None) if step == 1 else (row // support.actions) % step == 0
+    mean, variance = _moments(cells, *_fitted(cells.taken(chosen)))
+    sums = np.bincount(row, mean, support.pairs)
+    known = visits > 3 * visit_std
+    missed = float((visits * np.maximum(1 - sums, 0.0))[known].sum() / max(visits[known].sum(), _TINY))
+    if missed > MISSED:
+        return _projected(counts, visits, visit_std, noise, support, group, missed)
+    scale = np.where(sums > 0, sums, 1.0)[row]
+    even = 1 / np.maximum(np.diff(support.indptr), 1)[row]
+    empty = (sums <= 0)[row]
+    probabilities = np.where(empty, even, mean / scale)
+    return Rows(probabilities, np.where(empty, even, variance / scale**2), visits, visit_std, missed, "empirical-bayes")
+
+
+def visits_of(counts: Array, totals: Array, noise: float, total_weight: float, support: Support) -> tuple[Array, Array]:
+    """Visits [row] and their standard deviations: the inverse-variance mean of the released total and the sum of the cells."""
+    lengths = np.diff(support.indptr)
+    row = np.repeat(np.arange(support.pairs), lengths)
+    sums: Array = np.bincount(row, counts, support.pairs).astype(float)
+    precision = 1 / np.maximum(lengths, 1)
+    if totals.size:
+        sums = (sums * precision + totals * total_weight**2) / (precision + total_weight**2)
+        precision = precision + total_weight**2
+    return np.where(support.open, sums, 0.0), noise / np.sqrt(precision)
+
+
+def simplex(counts: Array) -> Array:
+    """Probabilities from noisy counts: the nearest ones that are not negative and have the same sum; even, if that is not positive."""
+    total = float(counts.sum())
+    if total <= 0:
+        return np.full(counts.size, 1 / counts.size)
+    return _kernels.project(counts, np.array([total]), np.array([0, counts.size])) / total
+
+
+def _between(scaled: Array) -> Array:
+    """P(a < Z < b) for neighbouring edges a, b, without losing it in a tail."""
+    low, high = scaled[:, :-1], scaled[:, 1:]
+    upper = low > 0
+    found: Array = ndtr(np.where(upper, -low, high)) - ndtr(np.where(upper, -high, low))
+    return np.where(found < _NONE, 0.0, found)
+
+
+def _fitted(cells: _Cells) -> tuple[float, Array]:
+    """rho, and the weights g [1 + bin] of zero and of the bins among successors that can follow."""
+    density, zero = cells.bins(cells.standardised()), cells.zero
+    none, group = np.exp(zero), np.unique(cells.group, return_inverse=True)[1]
+    rho, g = 0.2, np.full(BINS + 1, 1 / (BINS + 1))
+    for _ in range(ROUNDS):
+        each, likely = _evidence(density, none, zero, group, rho, g)
+        share = likely[group] / each
+        g = g * np.append(share @ none, share @ density)
+        g = np.where(g < _NONE * g.sum(), 0.0, g / g.sum())
+        rho = float(np.clip(likely.mean(), 1e-4, 1 - 1e-4))
+    return rho, g
+
+
+def _evidence(density: Array, none: Array, zero: Array, group: Ints, rho: float, g: Array) -> tuple[Array, Array]:
+    """The density of each count [cell] if its successor can follow, and the probability [group] that it can."""
+    each = np.maximum(g[0] * none + density @ g[1:], _TINY)
+    odds = np.bincount(group, np.log(each) - np.maximum(zero, np.log(_TINY))) + np.log(rho / (1 - rho))
+    likely: Array = 1 / (1 + np.exp(-np.clip(odds, -_SURE, _SURE)))
+    return each, likely
+
+
+def _moments(cells: _Cells, rho: float, g: Array) -> tuple[Array, Array]:
+    """Mean and variance [cell] of p given the counts, some cells at a time."""
+    mean, square = np.zeros(cells.counts.size), np.zeros(cells.counts.size)
+    odds = np.full(int(cells.group.max(initial=-1)) + 1, np.log(rho / (1 - rho)))
+    blocks = [slice(first, first + BLOCK) for first in range(0, cells.counts.size, BLOCK)]
+    for block in blocks:
+        part = cells.taken(block)
+        scaled, zero = part.standardised(), part.zero
+        density = part.bins(scaled)
+        each = g[0] * np.exp(zero) + density @ g[1:]
+        outside = each < _TINY  # farther away than any bin
+        odds += np.bincount(part.group, np.log(np.maximum(each, _TINY)) - np.maximum(zero, np.log(_TINY)), odds.size)
+        weight = density * g[1:] / np.where(outside, 1.0, each)[:, None]
+        centre, second = _within(part, scaled)
+        top = np.clip(part.counts / part.visits, 0.0, 1.0)
+        mean[block] = np.where(outside, top, (weight * centre).sum(axis=1))
+        square[block] = np.where(outside, top**2 + (part.spread / part.visits) ** 2, (weight * second).sum(axis=1))
+    likely = (1 / (1 + np.exp(-np.clip(odds, -_SURE, _SURE))))[cells.group]
+    return likely * mean, np.maximum(likely * square - (likely * mean) ** 2, 0.0)
+
+
+def _within(cells: _Cells, scaled: Array) -> tuple[Array, Array]:
+    """Mean and mean square [cell, bin] of p in each bin: a normal law, truncated."""
+    mass, density = _between(scaled), np.exp(-0.5 * np.clip(scaled, -38, 38) ** 2) / np.sqrt(2 * np.pi)
+    safe = np.maximum(mass, 1e-12)
+    shift = (density[:, :-1] - density[:, 1:]) / safe
+    turn = (scaled[:, :-1] * density[:, :-1] - scaled[:, 1:] * density[:, 1:]) / safe
+    n, s = cells.visits[:, None], cells.spread[:, None]
+    centre = np.clip((cells.counts[:, None] + s * shift) / n, cells.edges[:-1], cells.edges[1:])
+    variance = (s / n) ** 2 * np.clip(1 + turn - shift**2, 0.0, 1.0)
+    seen = ~cells.unseen
+    return seen * centre, seen * (centre**2 + variance)
+
+
+def _projected(
+    counts: Array, visits: Array, visit_std: Array, noise: float, support: Support, group: Ints, missed: float
+) -> Rows:
+    """Rows on the simplex, and those of few visits towards the row of their state with all actions together."""
+    S, A = support.states, support.actions
+    row = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
+    total = np.maximum(visits, 0.0)
+    own = _kernels.project(counts, total, support.indptr) / np.maximum(total, _TINY)[row]
+    state = np.maximum(total.reshape(S, A).sum(axis=1), _TINY)
+    pooled: Array = np.bincount(group, counts, S * S).astype(float)
+    dense = _kernels.project(pooled, state, np.arange(S + 1) * S) / np.repeat(state, S)
+    trust = (total**2 / (total**2 + (3 * visit_std) ** 2))[row]
+    mixed = trust * own + (1 - trust) * dense[group]
+    sums = np.bincount(row, mixed, support.pairs)[row]
+    p = np.where(sums > 0, mixed / np.where(sums > 0, sums, 1.0), 1 / np.diff(support.indptr)[row])
+    n = np.maximum(total, visit_std)[row]
+    variance = p * (1 - p) / n + (p > 0) * (noise / n) ** 2
+    return Rows(p, variance, visits, visit_std, missed, "projection")

@@ -1,0 +1,155 @@
+"""The transitions of logged users, counted with root weights. PRIVATE until a privatizer has added noise."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.arguments import real, whole
+from confide.errors import InvalidParameter
+from confide.offline import _counting_kernels as _kernels
+from confide.privacy.bounded import Array, Bounded, grid_for
+from confide.privacy.request import Relation, parse_relation
+from confide.tables.support_features import Support
+from confide.trajectory import LoggedUsers
+
+_MOST = 2**20  # transitions of one user: the products of weights and rewards must be exact
+
+
+@dataclass(frozen=True, slots=True)
+class RootCounts:
+    """Weighted counts N of `cells` transitions, w times the totals of `rows`, kappa times their sums of rewards, and first states.
+
+    Enforced, whatever a user's data are: at most K = `transitions` count, each in one cell of one row; the i-th one in the same row weighs
+    sqrt(i) - sqrt(i - 1). Rewards are clipped to [-1, 1]. One first state counts, if `starts` > 0. w = `total_weight`,
+    kappa = `reward_weight`; where they are zero, these parts are left out.
+
+    Sensitivity. A row that counted n_r times has cells u_r >= 0 that sum to U_r = sqrt(n_r), so ||u_r||^2 <= U_r^2 = n_r, and a sum of
+    rewards v_r, |v_r| <= U_r; sum_r U_r^2 <= K. Null: ||user||^2 <= K (1 + w^2 + kappa^2) + 1 (the first state).
+    Replace, row by row: ||u - u'||^2 <= U^2 + U'^2, because no cell is negative, and
+        w^2 (U - U')^2 + kappa^2 (v - v')^2 <= w^2 (U - U')^2 + kappa^2 (U + U')^2
+            = (w^2 + kappa^2)(U^2 + U'^2) + 2 (kappa^2 - w^2) U U' <= (kappa^2 + max(kappa^2, w^2)) (U^2 + U'^2).
+    Summed over rows: 2 K (1 + kappa^2 + max(kappa^2, w^2)) + 2. Attained: each user K times in one cell, of two rows if kappa <= w, of
+    the same row with opposite rewards if kappa >= w.
+    In L1 a user's cells sum to sum_r sqrt(n_r) <= sqrt(K min(K, rows)) = L, hence (1 + w + kappa) L + 1, and twice that for replace.
+
+    Arithmetic: weights add up to sqrt(n_r) rounded down to 2^-16 of the largest, so that w times them is on the grid, and rewards are
+    rounded towards zero: nothing exceeds the above.
+    """
+
+    cells: int
+    rows: int
+    starts: int
+    transitions: int
+    total_weight: float = 0.5
+    reward_weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        whole("cells", self.cells, at_least=1), whole("rows", self.rows, at_least=1), whole("starts", self.starts, at_least=0)
+        whole("transitions", self.transitions, at_least=1, at_most=_MOST)
+        for name in ("total_weight", "reward_weight"):
+            weight = real(name, getattr(self, name), at_least=0, at_most=1)
+            if weight * _kernels.PART != int(weight * _kernels.PART):
+                raise InvalidParameter(f"{name} must be a multiple of 1/{_kernels.PART}, got {name}={weight}")
+
+    @property
+    def about(self) -> str:
+        return f"root-weighted counts of at most {self.transitions} transitions of a user"
+
+    @property
+    def size(self) -> int:
+        return self.cells + self.rows * ((self.total_weight > 0) + (self.reward_weight > 0)) + self.starts
+
+    @property
+    def largest(self) -> float:
+        return math.sqrt(self.transitions)
+
+    @property
+    def grid(self) -> float:
+        return grid_for(self.largest)
+
+    def sensitivity(self, relation: Relation) -> float:
+        K, w, kappa, start = self.transitions, self.total_weight**2, self.reward_weight**2, int(self.starts > 0)
+        if parse_relation(relation) == Relation.NULL:
+            return math.sqrt(K * (1 + w + kappa) + start)
+        return math.sqrt(2 * (K * (1 + kappa + max(kappa, w)) + start))
+
+    def l1_sensitivity(self, relation: Relation) -> float:
+        K = self.transitions
+        one = (1 + self.total_weight + self.reward_weight) * math.sqrt(K * min(K, self.rows)) + (self.starts > 0)
+        return one if parse_relation(relation) == Relation.NULL else 2 * one
+
+    def contains(self, values: Array) -> bool:
+        """Nothing negative but rewards, which are at most the row's total; each part within its norms; at most one first state."""
+        counts, totals, rewards, starts = self.unpack(values)
+        K, room = self.transitions, 1 + 1e-9
+        inside = bool((counts >= 0).all() and (totals >= 0).all() and (starts >= 0).all() and starts.sum() <= 1)
+        if totals.size and rewards.size:
+            inside = inside and bool((np.abs(rewards) <= totals + K * self.grid / self.total_weight).all())
+        return inside and all(
+            float(np.linalg.norm(part)) <= math.sqrt(K) * room
+            and float(np.abs(part).sum()) <= math.sqrt(K * min(K, self.rows)) * room
+            for part in (counts, totals, rewards)
+        )
+
+    def unpack(self, values: Array) -> tuple[Array, Array, Array, Array]:
+        """Counts [cell], row totals [row], row sums of rewards [row], first states [state], weights divided out; empty if left out."""
+        totals = self.cells + self.rows * (self.total_weight > 0)
+        rewards = totals + self.rows * (self.reward_weight > 0)
+        sums = values[: self.cells], values[self.cells : totals], values[totals:rewards], values[rewards:]
+        return sums[0], sums[1] / (self.total_weight or 1.0), sums[2] / (self.reward_weight or 1.0), sums[3]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RootTransitions:
+    """Turns whole users into root-weighted counts of their first K transitions, over their trajectories in order.
+
+    Which transitions count, and with what weight, depends on the past alone: the cells of a row are in proportion to its transition
+    probabilities, whatever is cut. A transition that the support says cannot be, or from a terminal state, is dropped before it counts. A
+    user who is not valid, or has a state or an action that does not exist anywhere, contributes zero. The first state is that of the first
+    trajectory. Picklable; totals are whole numbers, the same bits for any partitioning.
+    """
+
+    bound: RootCounts
+    support: Support
+    logged: int  # states that may be logged; the support has one more, if ends of trajectories count as transitions
+    longest: int  # rows of a trajectory from which on the log may have cut it
+    centre: float = 0.0
+    radius: float = 1.0
+    roots: npt.NDArray[np.int64] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        bound, support = self.bound, self.support
+        if bound.cells != support.cells or bound.rows != support.pairs or support.states - self.logged not in (0, 1):
+            raise InvalidParameter("the bound and the support are of different sizes")
+        unit = (round(1 / bound.grid) // _kernels.PART) ** 2
+        roots = np.diff([math.isqrt(i * unit) for i in range(bound.transitions + 1)], prepend=0)
+        object.__setattr__(self, "roots", roots * _kernels.PART)
+
+    def contribution(self, users: LoggedUsers) -> Bounded:
+        if users.actions is None:
+            raise InvalidParameter('the log has no actions: open it with action="action"')
+        bound = self.bound
+        sums = np.zeros(bound.size, np.int64)
+        _kernels.count(
+            users.states,
+            users.actions,
+            users.rewards,
+            users.trajectories,
+            users.users,
+            users.valid,
+            self.logged,
+            self.support.actions,
+            self.support.indptr,
+            self.support.successors,
+            self.roots,
+            self.longest,
+            round(bound.total_weight * _kernels.PART),
+            round(bound.reward_weight * _kernels.PART),
+            float(self.centre),
+            float(self.radius),
+            round(1 / bound.grid) if bound.starts else 0,
+            sums,
+        )
+        return Bounded(sums.astype(np.float64) * bound.grid, bound, users.count)

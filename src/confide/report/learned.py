@@ -1,0 +1,188 @@
+"""A learned policy as a report: what it is worth, what it does in each state, and where it departs from what was done."""
+
+import base64
+import csv
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from confide import drawing
+from confide._durable import staged
+from confide.drawing import LIGHT
+from confide.logs.labels import named
+from confide.offline.learned_policy import LearnedPolicy
+from confide.offline.model import PrivateModel
+from confide.privacy.request import Trust
+from confide.report import page
+from confide.report.promises import AGAINST, NAMES, TRUSTED, not_protected, small
+from confide.report.values import promise_words
+from confide.report.words import many
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HEADS = ("state", "do", "taken before", "gain", "gain positive", "value", "visits (noisy)")
+_ON_PAGE = 1000  # states
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A model, a policy that was planned in it, and remarks as (heading, text)."""
+
+    model: PrivateModel
+    policy: LearnedPolicy
+    said: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def title(self) -> str:
+        return f"A policy for {self.model.table.states:,} states, learned from a log"
+
+    @property
+    def headline(self) -> str:
+        policy, users = self.policy, self.model.guarantee.users
+        changed = int(policy.changed.sum())
+        if not changed:
+            return (
+                f"from {users:,} users, nothing that is surely better than what was done (worth {policy.behaviour_value:.3g}): "
+                "go on as logged, or use more users or a larger epsilon."
+            )
+        where = "1 state" if changed == 1 else f"{changed:,} of {len(policy.choices):,} states"
+        return (
+            f"from {users:,} users, a policy worth {policy.value:.3g} instead of {policy.behaviour_value:.3g} "
+            f"(standard deviation of the difference: {policy.improvement_std:.2g}), as the released model predicts. "
+            f"It departs from what was done in {where}."
+        )
+
+    @cached_property
+    def values(self) -> Any:
+        return self.model.state_values(self.policy)
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Departures first, by gain times visits; then the most visited states."""
+        first = [each.number for each in self.policy.departures()]
+        known = set(first)
+        return first + [int(s) for s in np.argsort(-self.policy.visits, kind="stable") if int(s) not in known]
+
+
+def words(learned: Learned) -> list[tuple[str, str]]:
+    """(heading, text): the result, the guarantee, what the numbers rest on, further remarks, and assumptions."""
+    model, policy = learned.model, learned.policy
+    table = model.table
+    rewards = "public" if table.rewards is not None else "learned"
+    how = (
+        f"rewards are {rewards}; returns are discounted by {table.discount:g}; unknown values are lowered by {policy.pessimism:g} "
+        "standard deviations. Values and gains are estimates from noisy counts, not bounds."
+    )
+    assumed = [] if model.certificate is None else model.certificate.document["assumptions"]
+    lines = [("result", learned.headline), ("guarantee", promise_words(model.guarantee)), ("model", how)]
+    return [*lines, *learned.said, *(("assumed", text) for text in assumed)]
+
+
+def rows(learned: Learned, most: int | None = None) -> list[list[str]]:
+    """A row of text per state, under `HEADS`."""
+    policy, made = learned.policy, []
+    why = {each.number: each for each in policy.departures()}
+    for state in learned.order[:most]:
+        row = [named(policy.labels.state, state), "as logged", "", "", ""]
+        if (found := why.get(state)) is not None:
+            share, gain = f"{100 * found.logged:.0f} %", f"{found.gain:.3g} ± {found.gain_std:.2g}"
+            row = [found.state, found.action, share, gain, f"{min(100 * found.chance, 99.9):.1f} %"]
+        made.append([*row, f"{learned.values[state]:.3g}", f"{policy.visits[state]:,.0f}"])
+    return made
+
+
+def record(learned: Learned) -> dict[str, Any]:
+    """Everything as JSON."""
+    model, guarantee = learned.model, learned.model.guarantee
+    private = guarantee.trust is not Trust.NONE
+    return {
+        "title": learned.title,
+        "users": guarantee.users,
+        "promise": {
+            "private": private,
+            "epsilon": guarantee.epsilon if private else None,
+            "delta": guarantee.delta if private else None,
+            "relation": guarantee.relation.value,
+            "source": guarantee.source,
+        },
+        "said": [{"about": name, "text": text} for name, text in words(learned)],
+        **learned.policy.to_json(),
+        "choices": learned.policy.choices.tolist(),
+        "values": learned.values.tolist(),
+        "behaviour": learned.policy.behaviour.tolist(),
+        "visits": learned.policy.visits.tolist(),
+        "certificate": model.certificate.document if model.certificate is not None else None,
+    }
+
+
+def plot_learned(learned: Learned) -> "Figure":
+    """The values of states under the policy and under what was done, ordered by the former."""
+    order = np.argsort(learned.values, kind="stable")
+    before = learned.model.state_values(learned.policy.behaviour)
+    figure = drawing.canvas((7.0, 3.1))
+    ax = figure.subplots()
+    place = np.arange(len(order))
+    ax.plot(place, learned.values[order], "o", color=LIGHT[0], markersize=3.5, label="learned policy")
+    ax.plot(place, before[order], ".", color=LIGHT[1], markersize=3.5, label="as logged")
+    ax.set(xlabel="states, ordered by value", ylabel="value, predicted")
+    ax.legend(frameon=False)
+    drawing.dress(ax)
+    ax.grid(visible=False, axis="x")
+    return figure
+
+
+def write_learned(learned: Learned, folder: str | Path, *, command: str = "") -> Path:
+    """The model, its certificate, the policy, `policy.csv`, a figure and `report.html` into a folder; where the page is."""
+    with staged(Path(folder), last="model.npz") as target:
+        learned.model.save(target)
+        learned.policy.save(target)
+        (target / "figures").mkdir()
+        with (target / "policy.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(HEADS)
+            writer.writerows(rows(learned))
+        figure = plot_learned(learned)
+        for ending in (".svg", ".png"):
+            drawing.saved(figure, target / "figures" / f"values{ending}")
+        page.write(_page(learned, (target / "figures" / "values.svg").read_bytes(), command), target / "report.html")
+    return Path(folder) / "report.html"
+
+
+def _page(learned: Learned, picture: bytes, command: str) -> str:
+    """One HTML file without scripts that loads nothing."""
+    model, said = learned.model, words(learned)
+    guarantee, trust = model.guarantee, model.guarantee.trust.value
+    private, lines = guarantee.trust is not Trust.NONE, rows(learned, _ON_PAGE)
+    asked = f"ε = {guarantee.epsilon:.4g}, δ = {small(guarantee.delta)}" if private else "NO PRIVACY"
+    facts = [
+        ("Who is protected", "Each user in the log, with all trajectories that are used."),
+        ("Against whom", AGAINST.get(trust, "")),
+        ("Who must be trusted", TRUSTED.get(trust, "")),
+        ("What it means", dict(said)["guarantee"]),
+    ]
+    return page.render(
+        "values.html",
+        title=learned.title,
+        heading="Policy",
+        facts=[many(model.table.states, "state"), many(model.table.actions, "action"), many(guarantee.users, "user"), asked],
+        said=[line for line in said if line[0] not in ("guarantee", "assumed")],
+        picture=base64.b64encode(picture).decode(),
+        described="Values of states under the learned policy and as logged; the numbers of the policy are in policy.csv.",
+        heads=HEADS,
+        lines=lines,
+        note="States in which it departs from what was done first. The same rows are in policy.csv.",
+        private=private,
+        promised=dict(said)["guarantee"],
+        name=NAMES.get(trust, ""),
+        promise_facts=facts,
+        limits=not_protected(trust, returns_shown=False),
+        assumed=[text for name, text in said if name == "assumed"],
+        guarantee=str(guarantee),
+        certificate="" if model.certificate is None else json.dumps(model.certificate.document, indent=2),
+        command=command,
+    )

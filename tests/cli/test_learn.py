@@ -1,0 +1,103 @@
+"""confide learn, as an analyst sees it."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from confide.errors import LogError
+from confide.logs import simulate, write
+from confide.offline import PrivateModel
+from confide.policy import load_policy, uniform_policy
+from confide.privacy.ledger import Ledger
+from confide.problems import riverswim
+
+ASK = ["--states", 4, "--actions", 2, "--epsilon", 2, "--delta", "1e-5", "--discount", 0.9]
+FAST = ["--source", "fast", "--seed", 7]
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    """Riverswim with four states, its rewards in a file."""
+    monkeypatch.chdir(tmp_path)
+    world = riverswim(states=4, horizon=21)
+    write(tmp_path / "log.parquet", simulate(world, uniform_policy(21, 4, 2), 2000, np.random.default_rng(0)))
+    np.savetxt(tmp_path / "rewards.csv", world.rewards[0], delimiter=",")
+    return "log.parquet"
+
+
+def test_the_summary_says_what_was_learned_and_what_it_rests_on(log, call):
+    shown = " ".join(call("learn", log, *ASK, "--rewards", "rewards.csv").split())
+    for said in (
+        "A policy for 4 states, learned from a log",
+        "from 2,000 users, a policy worth",
+        "epsilon = 2 at delta = 1e-05: if any one of the 2,000 users were replaced by somebody else",
+        "rewards are public; returns are discounted by 0.9",
+        "the first 20 transitions of a user count, over the trajectories in order",
+        "a user with a state of 4 or more or an action of 2 or more contributes zero",
+        "secure: discrete",
+        "NOTHING WAS CHARGED: without --ledger",
+    ):
+        assert said in shown
+
+
+def test_the_folder_has_everything_and_the_ledger_is_charged_once(log, call):
+    Ledger.init("budget.sqlite", epsilon=2.2, delta=1e-5)
+    ask = ["learn", log, *ASK, *FAST, "--rewards", "rewards.csv", "--ledger", "budget.sqlite", "--out", "out"]
+    first, again = (json.loads(call(*ask, "--json")) for _ in range(2))
+    assert first["choices"] == again["choices"] == [1, 1, 1, 1] and first["values"] == again["values"]
+    assert [spend.released for spend in Ledger("budget.sqlite").spends] == [True]
+    model = PrivateModel.load("out")
+    assert model.value(load_policy("out/policy.npz")) == pytest.approx(first["value"])
+    held = json.loads(Path("out/policy.json").read_text())
+    assert held["policy"]["3"] == "1" and held["behaviour_value"] < held["value"]
+    with open("out/policy.csv") as file:
+        assert len(list(csv.reader(file))) == 5
+    page = Path("out/report.html").read_text()
+    assert "from 2,000 users, a policy worth" in page and "--seed" not in page
+    assert "consistent" in call("verify", "out/certificate.json")
+    assert "already contains a model" in call("learn", log, *ASK, *FAST, "--out", "out", code=2)
+    assert "the budget does not cover" in call(
+        "learn", log, *ASK, "--ledger", "budget.sqlite", "--id", "more", "--out", "b", code=2
+    )
+
+
+def test_a_failure_after_the_charge_is_made_good_for_nothing(log, call, monkeypatch):
+    """As `evaluate`: the charge is on the disk before the log is read, and the same command goes on."""
+    Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-5)
+    ask = ["learn", log, *ASK, "--rewards", "rewards.csv", "--ledger", "budget.sqlite", "--out", "out"]
+    with monkeypatch.context() as broken:
+        broken.setattr("confide.logs.log.Logs.total", lambda *_, **__: (_ for _ in ()).throw(LogError("the disk is gone")))
+        assert "already charged for this release" in call(*ask, code=2)
+    spent = Ledger("budget.sqlite").spent
+    call(*ask)
+    assert Ledger("budget.sqlite").spent == spent and len(Ledger("budget.sqlite").spends) == 1
+
+
+def test_learned_rewards_and_no_privacy(log, call):
+    found = json.loads(
+        call("learn", log, *ASK[:4], "--discount", 0.9, "--no-privacy", "--max-steps", 21, "--json", "--out", "open")
+    )
+    assert found["choices"] == [1, 1, 1, 1] and not found["promise"]["private"]
+    assert "NO PRIVACY" in Path("open/report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--terminal", 4], "--terminal must be a state in 0..3"),
+        (["--rewards", "nothing.csv"], "no such file"),
+        (["--discount", 1], "return_bound=(low, high) is needed"),
+        (["--action", "dose"], "column 'dose' is missing"),
+        (["--states", 0], "--states"),
+        (["--pessimism", "nan"], "pessimism"),
+        (["--support", "rewards.csv"], "support"),
+        (["--seed", 3], "--seed needs --source fast"),
+    ],
+)
+def test_errors_are_one_line_before_anything_is_charged(log, call, more, said):
+    Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-5)
+    assert said in call("learn", log, *ASK, "--ledger", "budget.sqlite", *more, code=2)
+    assert Ledger("budget.sqlite").spends == ()

@@ -1,0 +1,93 @@
+"""Plans: optimal where everything is known, as logged where nothing is, and never for what gains nothing."""
+
+import numpy as np
+import pytest
+
+from confide.offline.policy_planning import dynamics, followed, pessimistic, state_values
+from confide.offline.row_planning import Rows
+from confide.offline.table_features import Table, return_range
+from confide.tables.support_features import support_of
+
+S, A = 5, 2
+NO_END = np.zeros(S, bool)
+
+
+def model(P, rewards, visits, std=1.0, variance=0.0, terminal=NO_END, discount=0.9):
+    support = support_of(None, layers=1, states=S, actions=A, terminal=terminal)
+    low, high = return_range(rewards, terminal, discount, ends=False)
+    table = Table(S, A, discount, support, terminal, rewards, 0.0, 1.0, low, high)
+    cells = P[~terminal].ravel()
+    rows = Rows(cells, np.full(cells.size, variance), visits.ravel(), np.full(S * A, std), 0.0, "empirical-bayes")
+    return dynamics(table, rows, rewards, np.zeros((S, A)))
+
+
+@pytest.fixture
+def world():
+    rng = np.random.default_rng(0)
+    return rng.dirichlet(np.ones(S), size=(S, A)), rng.random((S, A))
+
+
+def optimal(P, r, discount=0.9):
+    V = np.zeros(S)
+    for _ in range(2000):
+        V = (r + discount * P @ V).max(axis=1)
+    return V
+
+
+def test_a_plan_in_a_known_world_is_optimal(world):
+    P, r = world
+    known = model(P, r, np.full((S, A), 1e9))
+    plan = pessimistic(known, 0.0, np.full(S, 0.2))
+    assert plan.choices.max() < A
+    V = state_values(known, followed(known.behaviour, plan.choices))
+    np.testing.assert_allclose(V, optimal(P, r), atol=1e-6)
+
+
+def test_gains_add_up_to_the_improvement(world):
+    """The values of two policies differ by visits times gains: the performance difference lemma."""
+    P, r = world
+    known, start = model(P, r, np.full((S, A), 1e9)), np.full(S, 0.2)
+    plan = pessimistic(known, 1.0, start)
+    better = start @ (state_values(known, followed(known.behaviour, plan.choices)) - state_values(known, known.behaviour))
+    assert plan.improvement == pytest.approx(better, rel=1e-9) and better > 0
+
+
+@pytest.mark.parametrize(("visits", "variance"), [(-1.0, 0.0), (3.0, 0.0), (1e9, 10.0)])
+def test_what_is_not_known_stays_as_logged(world, visits, variance):
+    """Nobody was there; few were; many were, and the rows are noise."""
+    P, r = world
+    plan = pessimistic(model(P, r, np.full((S, A), visits), variance=variance, std=2.0), 1.0, np.full(S, 0.2))
+    assert (plan.choices == A).all() and plan.improvement == 0
+
+
+def test_ties_go_to_what_was_logged(world):
+    P, _ = world
+    plan = pessimistic(model(P, np.ones((S, A)), np.full((S, A), 1e9)), 0.0, np.full(S, 0.2))
+    assert (plan.choices == A).all()
+
+
+def test_nothing_is_planned_in_terminal_states(world):
+    P, r = world
+    terminal = np.arange(S) == 0
+    known = model(P, r, np.where(terminal[:, None], 0.0, 1e9) * np.ones((S, A)), terminal=terminal)
+    plan = pessimistic(known, 0.0, np.full(S, 0.2))
+    assert plan.choices[0] == A
+    V = state_values(known, followed(known.behaviour, plan.choices))
+    assert r[0].min() <= V[0] <= r[0].max()
+
+
+def test_ranges_of_returns():
+    r, terminal = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([False, True])
+    assert return_range(r, terminal, 0.95, ends=False) == (0.0, 1.0)  # paid once, at the end
+    assert return_range(r, ~terminal, 0.5, ends=False) == (0.0, 2.0)
+    assert return_range(r, np.zeros(2, bool), 1.0, ends=False) is None
+    assert return_range(r - 1, np.zeros(2, bool), 0.5, ends=True) == (-2.0, 0.0)
+
+
+def test_values_without_a_discount_end_in_terminal_states():
+    P = np.zeros((S, A, S))
+    P[:, :, 0] = 1.0
+    r, terminal = np.full((S, A), 0.0), np.arange(S) == 0
+    r[0] = 1.0
+    known = model(P, r, np.full((S, A), 1e9), terminal=terminal, discount=1.0)
+    np.testing.assert_allclose(state_values(known, np.full((S, A), 0.5)), 1.0)
