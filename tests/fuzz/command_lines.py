@@ -247,6 +247,7 @@ BASES = {
     ("service", "keys"): ["{service}"],
     ("service", "backup"): ["{service}", "{new}"],
     ("service", "verify"): ["{service}"],
+    ("service", "check"): ["http://127.0.0.1:9", "demo"],
     ("service", "status"): ["{service}"],
     ("learn",): [
         "{log}",
