@@ -159,6 +159,15 @@ def test_what_everybody_sees_of_a_service_is_a_function_of_manifest_and_releases
             assert target not in PRIVATE_TYPES and f"{target}.{name}" not in PRIVATE_TYPES, f"{seen} imports {target}.{name}"
 
 
+def test_pages_of_a_service_see_public_modules_of_it_alone():
+    """They plan as devices do, so they reach learners; what holds people's data in a service is the rest of `service`."""
+    public = ("public_page", "public_view", "estimates", "charts", "documents", "spec")
+    allowed = {"confide.service", *(f"confide.service.{name}" for name in public)}
+    seen = reaches("confide.service.public_page")
+    assert {module for module in seen if room(module) == "service"} <= allowed
+    assert not {module for module in seen if room(module) in ("cli", "audit", "experiments", "report")}
+
+
 @pytest.mark.parametrize("module", sorted(filter(is_private, MODULES)))
 def test_contributions_use_features_and_no_planner(module):
     for seen in (module, *reaches(module)):

@@ -312,3 +312,15 @@ def test_what_is_stored_before_it_is_sent_is_what_is_sent(folder, tmp_path):
         one.join()
         one.report(*play(one, np.random.default_rng(0)))
         assert seen == [True] and (tmp_path / "device").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_crowd_stops_when_it_is_told():
+    """Also where the service is gone, and devices would try again for a while."""
+
+    def gone(*_):
+        raise ConnectionRefusedError
+
+    answers = iter([False, False] + [True] * 100)
+    crowd = Crowd(URL, "demo", WORLD, api_key="", accepts=Accepts(1.0, 1e-5), source=lambda: noise_source("fast"), send=gone)
+    crowd.come(50, at_once=1, stop=lambda: next(answers, True))
+    assert crowd.outcomes == {"stopped": 1}

@@ -69,7 +69,7 @@ def _say(opened: "Opened", listening: "Listening") -> None:
     for name, run in sorted(opened.service.runs.items()):
         simulated = " SIMULATION: fast noise." if run.spec.noise == "fast" else ""
         typer.echo(f"run {name}: {run.learner.guarantee}.{simulated}")
-        typer.echo(f"  {listening.url}/v1/runs/{name}/manifest   signing key {run.manifest.key}")
+        typer.echo(f"  {listening.url}/runs/{name}   signing key {run.manifest.key}")
     for role, key in opened.keys.items():
         typer.echo(f"API key for {role}, shown once: {key}", err=True)
 

@@ -10,6 +10,7 @@ from confide.cli.serve import Keys, Marks
 
 if TYPE_CHECKING:
     from confide.service.folder import ServiceFolder
+    from confide.service.verification import Found
 
 app = typer.Typer(name="service", help="Set up and look after a service.", no_args_is_help=True)
 
@@ -82,6 +83,25 @@ def verify(folder: Place, as_json: AsJson = False, keys: Keys = None, marks: Mar
         found = list(verify_store(store, place.marks))
     finally:
         store.close()
+    _say(found, as_json)
+
+
+@app.command()
+def check(
+    url: Annotated[str, typer.Argument(help="Address of the service, such as https://learn.example.org.", show_default=False)],
+    run: Annotated[str, typer.Argument(help="Name of the run.", show_default=False)],
+    key: Annotated[
+        str | None, typer.Option(help="The run's signing key, known by another way.", show_default="the manifest's own")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a service from outside, as anybody can: signatures, the chain of all releases, and the certificate."""
+    from confide.service.public_check import check_public
+
+    _say(list(check_public(url, run, key=key)), as_json)
+
+
+def _say(found: "list[Found]", as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([{"about": each.about, "holds": each.holds, "says": each.says} for each in found], indent=2))
     else:

@@ -55,10 +55,14 @@ class Keyring:
         parts = key.split("_", 2)
         if len(parts) != 3 or parts[0] != "cfd" or not key.isascii():
             return None
+        row = self.named(parts[1])
+        return row if row is not None and hmac.compare_digest(row.secret, _hash(parts[2])) else None
+
+    def named(self, name: str) -> ApiKeyRow | None:
+        """The key of this id, if it is in use."""
         if self._clock() - self._read > _FRESH:
             self.refresh()
-        row = self._keys.get(parts[1])
-        return row if row is not None and hmac.compare_digest(row.secret, _hash(parts[2])) else None
+        return self._keys.get(name)
 
     def refresh(self) -> None:
         self._keys, self._read = {row.id: row for row in self._store.api_keys() if not row.revoked}, self._clock()

@@ -1,6 +1,7 @@
 """A crowd of simulated people, who use a service over HTTP as real ones would: for demonstrations, tests and benchmarks."""
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -67,6 +68,7 @@ class Crowd:
         self._url, self._run, self._world, self._api_key = url, run, world, api_key
         self._accepts, self._source, self._send = accepts, source, Shared(send or over_http())
         self._seed = seed
+        self._stop: Callable[[], bool] = lambda: False
         self.outcomes: Counter[str] = Counter()
 
     def person(self, number: int) -> str:
@@ -80,6 +82,7 @@ class Crowd:
             accepts=self._accepts,
             send=self._send,
             source=self._source(),
+            sleep=self._pause,
         )
         try:
             policy = plain_policy(device.join().policy)
@@ -93,11 +96,17 @@ class Crowd:
         self.outcomes[outcome] += 1
         return outcome
 
+    def _pause(self, seconds: float) -> None:
+        if self._stop():
+            raise ServiceRefused(503, "stopped")
+        time.sleep(seconds)
+
     def come(self, people: int, *, at_once: int = 8, stop: Callable[[], bool] = lambda: False) -> None:
-        """So many people, `at_once` of them at the same time."""
+        """So many people, `at_once` of them at the same time, until `stop` says that nobody else should come."""
+        self._stop = stop
         with ThreadPoolExecutor(at_once) as pool:
             for start in range(0, people, 32 * at_once):
                 numbers = range(start, min(people, start + 32 * at_once))
-                found = list(pool.map(self.person, numbers))
+                found = list(pool.map(lambda number: "stopped" if stop() else self.person(number), numbers))
                 if stop() or "finished" in found:
                     return

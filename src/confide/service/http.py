@@ -36,8 +36,10 @@ from confide.service.answers import (
     tagged,
 )
 from confide.service.core import Answer, Service
-from confide.service.documents import ReleaseRow
+from confide.service.documents import ReleaseRow, digest
 from confide.service.live import LiveRun
+from confide.service.openapi import openapi
+from confide.service.pages import Pages
 from confide.service.spec import parse_spec
 from confide.service.store import ApiKeyRow
 
@@ -109,6 +111,9 @@ class Web:
         if wait:
             raise Problem(429, "too-many", retry=wait)
 
+    def limit_reads(self, request: Request) -> None:
+        self._limit(self._reads, request, None)
+
     def _run(self, request: Request) -> LiveRun:
         run = self.service.runs.get(request.path_params["run"])
         if run is None:
@@ -176,6 +181,12 @@ class Web:
         """The runs that are served."""
         self._limit(self._reads, request, None)
         return JSONResponse({"runs": sorted(self.service.runs)}, headers={"Cache-Control": "no-cache", **PLAIN})
+
+    async def api(self, request: Request) -> Response:
+        """The API as an OpenAPI document."""
+        self._limit(self._reads, request, None)
+        body = json.dumps(openapi(), separators=(",", ":")).encode()
+        return tagged(request, body, digest(body), "application/json", "no-cache")
 
     # what devices send
 
@@ -317,6 +328,7 @@ class Web:
             "/ready": self.ready,
             f"{run}/status": self.status,
             "/v1/audit": self.audit,
+            "/v1/openapi.json": self.api,
         }
         sent: dict[str, Handler] = {
             f"{run}/act": self.act,
@@ -350,10 +362,8 @@ class Web:
         return endpoint
 
 
-def app(
-    service: Service, limits: Limits | None = None, *, origins: tuple[str, ...] = (), more: tuple[Any, ...] = ()
-) -> Starlette:
-    """The ASGI application of a service. `more`: routes of pages, after those of the API; `origins`: of browsers that may call it."""
+def app(service: Service, limits: Limits | None = None, *, origins: tuple[str, ...] = ()) -> Starlette:
+    """The ASGI application of a service: the API and the pages. `origins`: of browsers that may call it."""
     web = Web(service, limits)
     shown = [
         "Confide-Run",
@@ -373,7 +383,7 @@ def app(
         }
         middleware.append(Middleware(CORSMiddleware, allow_origins=list(origins), expose_headers=shown, **allowed))
     handlers: Mapping[Any, Any] = {404: _unknown, 405: _wrong_method}
-    made = Starlette(routes=[*web.routes(), *more], middleware=middleware, exception_handlers=handlers)
+    made = Starlette(routes=[*web.routes(), *Pages(web).routes()], middleware=middleware, exception_handlers=handlers)
     made.state.web = web
     return made
 

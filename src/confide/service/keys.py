@@ -46,6 +46,10 @@ class KeyFolder:
         master = self._read("pseudonym.key")
         return Pseudonyms(_derived(master, f"run {run}"), _derived(master, "account"))
 
+    def session_key(self) -> bytes:
+        """For the sessions of operators' browsers."""
+        return _derived(self._read("pseudonym.key"), "sessions")
+
     def _read(self, name: str) -> bytes:
         try:
             data = (self.folder / name).read_bytes()

@@ -33,7 +33,7 @@ def certificate_of(spec: RunSpec, learner: Learner) -> Certificate:
 def manifest_of(spec: RunSpec, learner: Learner, certificate: bytes, key: SigningKey, created: float) -> bytes:
     """As canonical JSON."""
     guarantee, public = learner.guarantee, spec.world().public
-    batch: dict[str, Any] = {"rule": spec.batch.rule, "protects": PROTECTED[spec.batch.rule]}
+    batch: dict[str, Any] = {"rule": spec.batch.rule, "schedule": spec.batch.schedule, "protects": PROTECTED[spec.batch.rule]}
     if spec.batch.rule == "deadline":
         batch |= {"start": spec.batch.start, "every": spec.batch.every}
     promise = {
@@ -52,8 +52,9 @@ def manifest_of(spec: RunSpec, learner: Learner, certificate: bytes, key: Signin
             "created": datetime.fromtimestamp(created, UTC).isoformat(timespec="seconds"),
             "simulation": spec.noise == "fast",
             "noise": spec.noise,
+            "local_noise": spec.local_noise,
             "agent": {"name": spec.agent, "settings": learner.settings, "options": dict(spec.options)},
-            "problem": {"name": spec.problem, "seed": spec.problem_seed, "public": settings_of(public), **sizes(public)},
+            "problem": {**_named(spec), "public": settings_of(public), **sizes(public)},
             "promise": promise,
             "users": learner.episodes,
             "releases": learner.schedule.leaves,
@@ -64,6 +65,11 @@ def manifest_of(spec: RunSpec, learner: Learner, certificate: bytes, key: Signin
             "key": {"id": key.id, "public": key.public.hex()},
         }
     )
+
+
+def _named(spec: RunSpec) -> dict[str, Any]:
+    """What makes the problem: whoever reads the manifest can plan, too."""
+    return {"name": spec.problem, "seed": spec.problem_seed, "asked_horizon": spec.horizon}
 
 
 def sizes(public: Any) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def public_view(manifest: bytes, releases: Iterable[ReleaseRow]) -> PublicView:
         users=users,
         users_at_most=told["users"],
         releases_at_most=told["releases"],
-        waits_for=_waits_for(told, shown[0].generation if shown else 0),
+        waits_for=_waits_for(told, shown[0].generation if shown else 0, users),
         releases=shown,
     )
 
@@ -86,8 +86,8 @@ def _against(manifest: dict[str, Any]) -> str:
     return f"The operator of this service sees what you send. {manifest['batch']['protects']}"
 
 
-def _waits_for(manifest: dict[str, Any], generation: int) -> str:
-    if generation >= manifest["releases"]:
+def _waits_for(manifest: dict[str, Any], generation: int, users: int) -> str:
+    if generation >= manifest["releases"] or users >= manifest["users"]:
         return "nothing: all releases were made"
     if manifest["batch"]["rule"] == "deadline":
         return f"the deadline of batch {generation}"
