@@ -134,7 +134,7 @@ class Web:
         self._limit(self._reads, request, None)
         run = self._run(request)
         tag = json.loads(run.manifest.body)["certificate"]
-        return tagged(request, run.certificate, tag, IMMUTABLE)
+        return tagged(request, run.certificate, tag, "application/json", IMMUTABLE)
 
     async def keys(self, request: Request) -> Response:
         """Of signatures: each is endorsed by one before it."""
