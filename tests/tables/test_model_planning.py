@@ -71,6 +71,30 @@ def test_best_policy_and_visits_are_those_of_the_exact_planner():
     assert visits.sum() == pytest.approx(6) and (visits * rewards[0]).sum() == pytest.approx(GARNET.optimal_value)
 
 
+@pytest.mark.parametrize("graph", [None, TRUTH.reshape(4, 2, 4) > 0], ids=["all", "support"])
+@pytest.mark.parametrize("large", [2**19, 0], ids=["dense", "thinned"])
+def test_a_hopeful_pair_leads_to_the_best_that_may_follow(graph, large, monkeypatch):
+    monkeypatch.setattr(model_planning, "LARGE", large)
+    support = support_of(graph, layers=1, states=4, actions=2, terminal=None)
+    model = TRUTH if graph is None else TRUTH[TRUTH > 0]
+    hopeful, reached = np.arange(8) % 3 == 0, np.ones((8, 4), bool) if graph is None else graph.reshape(8, 4)
+
+    def ahead(_, v):
+        best = np.where(reached, v, -np.inf).max(axis=1)
+        return np.where(hopeful, best, TRUTH.reshape(8, 4) @ v).reshape(4, 2)
+
+    rewards = np.random.default_rng(0).random((6, 4, 2))
+    np.testing.assert_array_equal(best_policy(model, rewards, support, hopeful), optimal(ahead, rewards)[1].actions)
+
+
+def test_untried_is_what_may_be_noise():
+    counts = model_planning.Counts(
+        np.repeat([2.0, 30.0, 2.0, 100.0, 1.0, 9.0, 400.0, 0.0], 4) / 4, np.zeros(0), np.repeat([0.0, 10.0], 4)
+    )
+    found = model_planning.untried(posterior(counts, SUPPORT), SUPPORT).tolist()
+    assert found[:4] == [True, False, True, False] and found[4:] == [True, True, False, True]
+
+
 def test_a_terminal_state_keeps_what_it_earns():
     """Stop for .5 per step, or go on: the terminal state has no cells, and stays where it is."""
     support = support_of(None, layers=1, states=2, actions=2, terminal=np.array([False, True]))

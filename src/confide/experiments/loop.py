@@ -103,7 +103,8 @@ class Loop:
         """Of what a user plays: a device plays one of the round's policies at random, which is worth their average."""
         if not self.messages:
             return float(self.problem.value(policy))
-        return float(np.mean([self.problem.value(one) for one in self.agent.current_round().policies]))
+        current = self.agent.current_round()
+        return float(np.average([self.problem.value(one) for one in current.policies], weights=current.shares))
 
     def _chunk(self, policy: Policy) -> None:
         most = DEVICES if self.messages else CHUNK

@@ -9,6 +9,7 @@ from confide._jit import njit
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 _FAINT = 1e-9  # probabilities that predicted visits leave out
 
 
@@ -43,13 +44,16 @@ def visits(
 
 
 @njit
-def best_actions(layers: int, indptr: Ints, successors: Ints, probabilities: Array, rest: Array, rewards: Array) -> Ints:
-    """Actions [h, s] by backward induction for rewards [h, s, a]; a state without cells stays where it is."""
+def best_actions(
+    layers: int, indptr: Ints, successors: Ints, probabilities: Array, rest: Array, rewards: Array, hopeful: Bools
+) -> Ints:
+    """Actions [h, s] by backward induction for rewards [h, s, a]; a state without cells stays where it is. A `hopeful` pair leads to the
+    best of the states that it may lead to."""
     H, S, A = rewards.shape
     actions = np.zeros((H, S), dtype=np.int64)
     later, now = np.zeros(S), np.zeros(S)
     for h in range(H - 1, -1, -1):
-        average = later.sum() / S
+        average, highest = later.sum() / S, later.max()
         for s in range(S):
             best = -1.0
             for a in range(A):
@@ -57,11 +61,14 @@ def best_actions(layers: int, indptr: Ints, successors: Ints, probabilities: Arr
                 if layers == 1 or h < layers:
                     pair = ((h if layers > 1 else 0) * S + s) * A + a
                     if rest[pair] > 0.0:
-                        value += rest[pair] * average
+                        value += highest if hopeful[pair] else rest[pair] * average
                     elif indptr[pair] == indptr[pair + 1]:
                         value += later[s]
-                    for k in range(indptr[pair], indptr[pair + 1]):
-                        value += probabilities[k] * later[successors[k]]
+                    elif hopeful[pair]:
+                        value += later[successors[indptr[pair] : indptr[pair + 1]]].max()
+                    if not hopeful[pair]:
+                        for k in range(indptr[pair], indptr[pair + 1]):
+                            value += probabilities[k] * later[successors[k]]
                 if value > best:
                     best, actions[h, s] = value, a
             now[s] = best

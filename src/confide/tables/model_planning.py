@@ -19,11 +19,13 @@ from confide.tables.support_features import Support
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 FEW = 2.0  # successors that a state and an action are expected to have, where nobody said which
 LISTED = 0.9  # the probability that a listed successor really follows
 LEAST = 1e-3  # visits per user of all pairs together that no model can predict away
 PRIOR = 0.3  # effective samples of a pair that nobody has seen
 TYPICAL = 0.5  # transition probability, for which the weights of releases are best
+FAINT, SCARCE = 3.0, 5.0  # a pair with so many standard deviations of noise, and samples, or fewer, counts as untried
 LARGE = 2**19  # cells of a table that is thinned for planning
 THIN = 2.0  # the share that a cell needs to be kept there, times an even one
 
@@ -239,9 +241,15 @@ def drawn(known: Posterior, support: Support, rng: np.random.Generator) -> Array
     return _kernels.draw(known.counts.moves, known.counts.noise, known.totals, known.chances, support.indptr, rng)
 
 
-def best_policy(model: Array, rewards: Array, support: Support) -> Ints:
-    """Actions [h, s] for transition probabilities [cell] and rewards [h, s, a]."""
-    return _kernels.best_actions(support.layers, *_thin(model, support), rewards)
+def untried(known: Posterior, support: Support) -> Bools:
+    """Whether the samples of a pair [pair] may be noise alone."""
+    return support.open & (known.totals <= FAINT * known.counts.noise + SCARCE)
+
+
+def best_policy(model: Array, rewards: Array, support: Support, hopeful: Bools | None = None) -> Ints:
+    """Actions [h, s] for transition probabilities [cell] and rewards [h, s, a]; `hopeful` pairs [pair] lead to the best that may follow."""
+    hopes = np.zeros(support.pairs, dtype=np.bool_) if hopeful is None else hopeful
+    return _kernels.best_actions(support.layers, *_thin(model, support), rewards, hopes)
 
 
 def _thin(model: Array, support: Support) -> tuple[Ints, Ints, Array, Array]:

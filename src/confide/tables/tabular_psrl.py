@@ -28,15 +28,17 @@ from confide.tables.model_planning import (
     posterior,
     predicted,
     recall,
+    untried,
 )
 from confide.tables.reward_planning import reward_posterior
 from confide.tables.support_features import Support, layers_of, support_of
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-POLICIES, FEWER = 16, 8  # per round; and for large tables
+POLICIES, FEWER = 17, 9  # per round, one of them for explorers; and for large tables
 FIRST = 100  # users of the first round
 GROWTH, FASTER = 1.2, 1.5  # of the number of users, from release to release; and for large tables, where planning takes long
+EXPLORED = 500  # users, until whom explorers are as many as the users of another policy; then they grow as the root of all users
 TEMPERS = 0.25, 1.0  # from and to: the share of the drawn model in each policy but the last; the rest is the mean
 BALANCE = 180 / 256  # of rewards against counts
 SPENT = 0.7  # of the budget, by a typical user of a table where episodes may end early
@@ -75,10 +77,15 @@ class TableSampling:
         else:
             history = self._closed(history, released)
             shown, history, signal = self._learn(history, rng)
-        statistic = BudgetedVisits(self.support, self._weights(history.model, shown), self.bound)
+        shares = self._shares(released.users)
+        statistic = BudgetedVisits(self.support, self._weights(history.model, shown, shares), self.bound)
         more = {"seed": seed, "shown": shown, "counted": statistic.weights, "total": np.array(released.users)}
         policies = tuple(TabularPolicy(actions, A) for actions in shown)
-        return Round(policies, statistic, {**more, **history.arrays()}, signal)
+        return Round(policies, statistic, {**more, **history.arrays()}, signal, shares)
+
+    def _shares(self, users: int) -> tuple[float, ...]:
+        """Of each policy, after so many users. The last but one explores: its users grow as the root of all users."""
+        return (*(1.0,) * (self.policies - 2), min(1.0, np.sqrt(EXPLORED / max(users, 1))), 1.0)
 
     def _closed(self, history: History, released: Released) -> History:
         H, S, A, memory = self.public.horizon, self.public.states, self.public.actions, released.memory
@@ -87,7 +94,7 @@ class TableSampling:
         fits = fits and weights.shape == (self.support.pairs,) and bool(((weights >= 0) & (weights <= 1)).all())
         if not fits or not 0 <= total <= released.users:
             raise InvalidParameter("the memory of earlier rounds does not fit this problem")
-        users = np.array(divided(released.users - total, np.ones(self.policies)), dtype=float)
+        users = np.array(divided(released.users - total, self._shares(total)), dtype=float)
         variance = released.noise.std**2
         return closed(history, shown, users, weights, released.values, variance, differences=self.ratio == 0)
 
@@ -100,10 +107,13 @@ class TableSampling:
         history = folded(history, support, self.ratio, self.window)
         earned = reward_posterior(known, support, self.bound.balance) if self.bound.balance else None
         shown = []
-        for temper in (*np.linspace(*TEMPERS, self.policies - 1), 0.0):
+        for temper in (*np.linspace(*TEMPERS, self.policies - 2), 0.0):
             model = temper * drawn(known, support, rng) + (1 - temper) * known.mean
             rewards = temper * earned.drawn(rng) + (1 - temper) * earned.mean if earned else None
             shown.append(best_policy(model, self._rewards(rewards, rng), support))
+        hopeful = untried(known, support)
+        best = np.where(hopeful, 1.0, earned.mean) if earned else None
+        shown.insert(-1, best_policy(known.mean, self._rewards(best, rng), support, hopeful))  # the mean stays last
         return np.stack(shown), history, float(history.means[-1].mean())
 
     def _rewards(self, learned: Array | None, rng: np.random.Generator) -> Array:
@@ -117,19 +127,21 @@ class TableSampling:
         rewards: Array = known + TIES * rng.random((H, S, A))
         return rewards
 
-    def _weights(self, model: Array, shown: Ints) -> Array:
+    def _weights(self, model: Array, shown: Ints, shares: tuple[float, ...]) -> Array:
         """Where all episodes are equally long every step is paid for. Where they may end early, those of a typical user are."""
         open_ = self.support.open
         if open_.all():
             steps = self.public.horizon if self.support.layers == 1 else self.support.layers
             return np.full(open_.shape, np.sqrt(1 / steps))
-        v = expected_visits(shown, model, self.support, self.public.start).mean(axis=0) * open_
+        v = np.average(expected_visits(shown, model, self.support, self.public.start), axis=0, weights=shares) * open_
         even = (v + RARE) ** -FLAT
         squared = np.minimum(SPENT * even / max(float(v @ even), 1e-12), HEAVIEST)
         return np.where(open_, np.sqrt(squared), 0.0)
 
     def describe(self) -> Description:
-        return Description("tight", f"the best policies for {self.policies - 1} models from the posterior, and for its mean")
+        return Description(
+            "tight", f"the best policies for {self.policies - 2} models from the posterior and for its mean; few users explore"
+        )
 
 
 class TabularPSRL(Learner):
