@@ -48,5 +48,6 @@ def test_a_file_is_enough_to_serve(tmp_path):
         finally:
             server.terminate()
         errors = server.stderr.read()
+    assert server.returncode == 0
     assert "API key for admin" in errors and "Traceback" not in errors
     assert (tmp_path / "demo-service" / "service.sqlite").exists()

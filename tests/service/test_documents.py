@@ -1,10 +1,12 @@
 """Signatures are about statements, and keys follow keys."""
 
+import hmac
+
 import pytest
 
 from confide.errors import SignatureError, StateError
 from confide.service.documents import SigningKey, Statement, canonical, check_chain, check_signature, endorsed
-from confide.service.keys import KeyFolder
+from confide.service.keys import KeyFolder, Tagger
 from confide.service.marks import Marks
 
 
@@ -64,6 +66,12 @@ def test_pseudonyms_need_the_key_and_differ_from_run_to_run(tmp_path):
         keys.pseudonyms("one")
     with pytest.raises(StateError, match="cannot read"):
         keys.signing_key("none")
+
+
+def test_tags_are_hmac_sha256():
+    for key in (b"k" * 32, b"", b"k" * 64):
+        for text in ("", "ann", "ü" * 500):
+            assert Tagger(key).tag(text) == hmac.digest(key, text.encode(), "sha256")
 
 
 def test_a_mark_refuses_what_is_older_or_other(tmp_path):

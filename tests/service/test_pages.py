@@ -40,7 +40,7 @@ def test_public_pages_have_tags_and_a_strict_policy(http):
         first = http.get(path)
         assert first.status_code == 200 and first.headers["content-type"] == "text/html; charset=utf-8"
         assert first.headers["content-security-policy"] == POLICY and "unsafe" not in POLICY
-        assert "SIMULATION" in first.text
+        assert "SIMULATION" in first.text and first.headers["x-content-type-options"] == "nosniff"
         again = http.get(path, **{"If-None-Match": first.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
         assert "set-cookie" not in first.headers

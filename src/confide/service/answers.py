@@ -1,14 +1,16 @@
 """Answers of HTTP: problems (RFC 9457), documents with tags and signatures, and bodies that are read up to a limit."""
 
+import contextlib
 import json
 import logging
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from confide.service.documents import ReleaseRow
 from confide.service.live import Signed
@@ -16,7 +18,8 @@ from confide.service.live import Signed
 log = logging.getLogger("confide.service")
 IMMUTABLE = "public, max-age=31536000, immutable"
 _LONGEST = 500  # characters of a path
-NO_STORE = {"Cache-Control": "no-store"}
+PLAIN = {"X-Content-Type-Options": "nosniff"}
+NO_STORE = {"Cache-Control": "no-store", **PLAIN}
 TITLES = {
     "invalid": "The request is not what this address takes",
     "unauthorised": "An API key is needed",
@@ -45,7 +48,7 @@ class Problem(Exception):
 
     def response(self) -> Response:
         body = {"type": f"/problems/{self.kind}", "title": TITLES[self.kind], "status": self.status}
-        headers = {} if self.retry is None else {"Retry-After": str(max(1, math.ceil(self.retry)))}
+        headers = dict(PLAIN) if self.retry is None else {**PLAIN, "Retry-After": str(max(1, math.ceil(self.retry)))}
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         full = body | ({"detail": self.detail} if self.detail else {})
@@ -62,24 +65,15 @@ class Guard:
         if scope["type"] != "http":
             await self._inner(scope, receive, send)
             return
-        begun = False
-
-        async def guarded(message: Message) -> None:
-            nonlocal begun
-            if message["type"] == "http.response.start":
-                begun = True
-                message["headers"] = [*message["headers"], (b"x-content-type-options", b"nosniff")]
-            await send(message)
-
         try:
             if len(scope["path"]) > _LONGEST:
-                await Problem(404, "unknown").response()(scope, receive, guarded)
+                await Problem(404, "unknown").response()(scope, receive, send)
                 return
-            await self._inner(scope, receive, guarded)
+            await self._inner(scope, receive, send)
         except Exception as error:
             log.error("internal error: %s", type(error).__name__)
-            if not begun:
-                await Problem(500, "internal").response()(scope, receive, guarded)
+            with contextlib.suppress(Exception):  # an answer that has begun cannot be taken back
+                await Problem(500, "internal").response()(scope, receive, send)
 
 
 async def read_body(request: Request, limit: int) -> bytes:
@@ -109,21 +103,39 @@ def json_object(data: bytes) -> dict[str, Any]:
     return found
 
 
-def tagged(request: Request, body: bytes, tag: str, media: str, cache: str, headers: Mapping[str, str] | None = None) -> Response:
-    """With an ETag; 304 for who has it already."""
-    full = {"ETag": f'"{tag}"', "Cache-Control": cache, **(headers or {})}
-    known = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
-    if f'"{tag}"' in known or "*" in known:
-        return Response(status_code=304, headers=full)
-    return Response(body, media_type=media, headers=full)
+def tagged(request: Request, body: bytes, tag: str, cache: str) -> Response:
+    """A JSON document with an ETag; 304 for who has it already."""
+    full = {"ETag": f'"{tag}"', "Cache-Control": cache, **PLAIN}
+    return not_modified(request, full["ETag"]) or Response(body, media_type="application/json", headers=full)
 
 
-def signed(request: Request, document: Signed, media: str, cache: str, headers: Mapping[str, str]) -> Response:
-    signed = {"Confide-Digest": document.digest, "Confide-Signature": document.signature.hex(), "Confide-Key": document.key}
-    return tagged(request, document.body, document.digest, media, cache, {**headers, **signed})
+def not_modified(request: Request, tag: str) -> Response | None:
+    sent = request.headers.get("if-none-match")
+    if sent is None:
+        return None
+    known = [each.strip().removeprefix("W/") for each in sent.split(",")]
+    return Response(status_code=304, headers={"ETag": tag}) if tag in known or "*" in known else None
 
 
-def shown_release(request: Request, row: ReleaseRow, cache: str) -> Response:
-    headers = {"Confide-Run": row.run, "Confide-Generation": str(row.generation), "Confide-Previous": row.previous}
+@lru_cache(maxsize=64)
+def signed(document: Signed, run: str, generation: int, cache: str) -> Response:
+    """A signed JSON document. Made once: an answer can be given any number of times."""
+    return _signed(document, run, generation, cache, "application/json", {})
+
+
+@lru_cache(maxsize=64)
+def shown_release(row: ReleaseRow, cache: str) -> Response:
     document = Signed(row.body, row.digest, row.signature, row.key)
-    return signed(request, document, "application/octet-stream", cache, headers)
+    return _signed(document, row.run, row.generation, cache, "application/octet-stream", {"Confide-Previous": row.previous})
+
+
+def _signed(document: Signed, run: str, generation: int, cache: str, media: str, more: Mapping[str, str]) -> Response:
+    headers = {
+        "ETag": f'"{document.digest}"',
+        "Cache-Control": cache,
+        "Confide-Run": run,
+        "Confide-Generation": str(generation),
+        **more,
+    }
+    headers |= {"Confide-Digest": document.digest, "Confide-Signature": document.signature.hex(), "Confide-Key": document.key}
+    return Response(document.body, media_type=media, headers=headers | PLAIN)

@@ -22,7 +22,19 @@ from starlette.routing import Route
 from confide.errors import ConfideError, InvalidParameter, StoreError
 from confide.service.access import MAY, Keyring, RateLimit, new_api_key, revoke_api_key
 from confide.service.admission import Report
-from confide.service.answers import IMMUTABLE, NO_STORE, Guard, Problem, json_object, read_body, shown_release, signed, tagged
+from confide.service.answers import (
+    IMMUTABLE,
+    NO_STORE,
+    PLAIN,
+    Guard,
+    Problem,
+    json_object,
+    not_modified,
+    read_body,
+    shown_release,
+    signed,
+    tagged,
+)
 from confide.service.core import Answer, Service
 from confide.service.documents import ReleaseRow, digest
 from confide.service.live import LiveRun
@@ -108,18 +120,21 @@ class Web:
             raise Problem(404, "unknown")
         return run
 
+    def _tagged(self, request: Request, digest: str, full: Response) -> Response:
+        return not_modified(request, f'"{digest}"') or full
+
     # what everybody may read
 
     async def manifest(self, request: Request) -> Response:
         self._limit(self._reads, request, None)
         run = self._run(request)
-        return signed(request, run.manifest, "application/json", IMMUTABLE, {"Confide-Run": run.name})
+        return self._tagged(request, run.manifest.digest, signed(run.manifest, run.name, 0, IMMUTABLE))
 
     async def certificate(self, request: Request) -> Response:
         self._limit(self._reads, request, None)
         run = self._run(request)
         tag = json.loads(run.manifest.body)["certificate"]
-        return tagged(request, run.certificate, tag, "application/json", IMMUTABLE)
+        return tagged(request, run.certificate, tag, IMMUTABLE)
 
     async def keys(self, request: Request) -> Response:
         """Of signatures: each is endorsed by one before it."""
@@ -130,11 +145,12 @@ class Web:
             {"id": row.id, "public": row.public.hex(), "endorsed_by": row.endorsed_by, "endorsement": row.endorsement.hex()}
             for row in rows
         ]
-        return JSONResponse({"keys": made}, headers={"Cache-Control": "no-cache"})
+        return JSONResponse({"keys": made}, headers={"Cache-Control": "no-cache", **PLAIN})
 
     async def release(self, request: Request) -> Response:
         self._limit(self._reads, request, None)
-        return shown_release(request, self._run(request).release, "no-cache")
+        row = self._run(request).release
+        return self._tagged(request, row.digest, shown_release(row, "no-cache"))
 
     async def old_release(self, request: Request) -> Response:
         self._limit(self._reads, request, None)
@@ -147,7 +163,7 @@ class Web:
             row = await run_in_threadpool(self.service.store.release, run.name, generation)
         if row is None:
             raise Problem(404, "unknown")
-        return shown_release(request, row, IMMUTABLE)
+        return self._tagged(request, row.digest, shown_release(row, IMMUTABLE))
 
     async def round(self, request: Request) -> Response:
         self._limit(self._reads, request, None)
@@ -159,18 +175,18 @@ class Web:
             raise Problem(404, "unknown")
         if planned is None:
             raise Problem(503, "unavailable", "the round is being planned", retry=1)
-        return signed(request, planned, "application/json", IMMUTABLE, {"Confide-Generation": str(generation)})
+        return self._tagged(request, planned.digest, signed(planned, run.name, generation, IMMUTABLE))
 
     async def index(self, request: Request) -> Response:
         """The runs that are served."""
         self._limit(self._reads, request, None)
-        return JSONResponse({"runs": sorted(self.service.runs)}, headers={"Cache-Control": "no-cache"})
+        return JSONResponse({"runs": sorted(self.service.runs)}, headers={"Cache-Control": "no-cache", **PLAIN})
 
     async def api(self, request: Request) -> Response:
         """The API as an OpenAPI document."""
         self._limit(self._reads, request, None)
         body = json.dumps(openapi(), separators=(",", ":")).encode()
-        return tagged(request, body, digest(body), "application/json", "no-cache")
+        return tagged(request, body, digest(body), "no-cache")
 
     # what devices send
 
@@ -305,7 +321,6 @@ class Web:
             f"{run}/manifest": self.manifest,
             f"{run}/certificate": self.certificate,
             f"{run}/keys": self.keys,
-            f"{run}/release": self.release,
             f"{run}/release/{{generation:int}}": self.old_release,
             f"{run}/round/{{generation:int}}": self.round,
             "/v1/runs": self.index,
@@ -316,7 +331,6 @@ class Web:
             "/v1/openapi.json": self.api,
         }
         sent: dict[str, Handler] = {
-            f"{run}/reports": self.report,
             f"{run}/act": self.act,
             f"{run}/pause": partial(self.change, "paused"),
             f"{run}/resume": partial(self.change, "open"),
@@ -327,6 +341,8 @@ class Web:
             "/v1/signing-keys": self.rotate,
         }
         named: list[tuple[str, Handler, str]] = [
+            (f"{run}/reports", self.report, "POST"),  # what is asked for most is looked for first
+            (f"{run}/release", self.release, "GET"),
             *((path, handler, "POST") for path, handler in sent.items()),
             *((path, handler, "GET") for path, handler in public.items()),
             ("/v1/keys/{key}", self.revoke, "DELETE"),

@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from confide.service.core import Service
 from confide.service.documents import missing
@@ -45,6 +48,7 @@ def serve(service: Service, at: Listening, started: Callable[[], None] = lambda:
         limit_concurrency=5000,
     )
     server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]  # it would end the process before the writer has
     with _metrics(service, application.state.web.refused, at):
         service.start()
         try:
@@ -53,9 +57,11 @@ def serve(service: Service, at: Listening, started: Callable[[], None] = lambda:
             service.stop()
 
 
-async def _until_stopped(server: object, started: Callable[[], None]) -> None:
-    task = asyncio.create_task(server.serve())  # type: ignore[attr-defined]
-    while not (server.started or task.done()):  # type: ignore[attr-defined]
+async def _until_stopped(server: Any, started: Callable[[], None]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, partial(setattr, server, "should_exit", True))
+    task = asyncio.create_task(server.serve())
+    while not (server.started or task.done()):
         await asyncio.sleep(0.01)
     if not task.done():
         threading.Thread(target=started, daemon=True).start()
