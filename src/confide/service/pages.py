@@ -47,7 +47,7 @@ class Pages:
     def __init__(self, web: "Web") -> None:
         self._web, self._service = web, web.service
         self._sessions = Sessions(web.service.keys.session_key())
-        self._logins = RateLimit(0.5, 10)
+        self._wrong = RateLimit(0.5, 10)
         self._kept: dict[str, tuple[str, bytes]] = {}  # by name of the run: tag and page
         self._index = "", b""
         self._one = threading.Lock()  # planning for a page takes a processor: one at a time
@@ -117,14 +117,14 @@ class Pages:
         return page
 
     async def login(self, request: Request) -> Response:
-        wait = self._logins.wait(request.client.host if request.client else "")
-        if wait:
-            raise Problem(429, "too-many", retry=wait)
         sent = await _form(request)
         if not self._sessions.fits(request.cookies.get(_FORM, ""), sent.get("token", "")):
             return self._login_page(request, "The form was too old. Send it again.", 403)
         key = self._web.keyring.find(sent.get("key", "").strip())
         if key is None or key.role not in (*MAY["operate"], *MAY["audit"]):
+            wait = self._wrong.wait(request.client.host if request.client else "")
+            if wait:  # somebody who fills this up does not keep out whoever has a key
+                raise Problem(429, "too-many", retry=wait)
             return self._login_page(request, "This is not the key of an operator, an admin or an auditor.", 403)
         answer = _to_operator()
         _cookie(request, answer, _SESSION, self._sessions.open(key.id))
