@@ -72,7 +72,7 @@ RECORDS = {
     "Description",
     "Round",
 }
-RECORDS |= {"Departure", "LearnedPolicy", "PrivateModel"}
+RECORDS |= {"Departure", "Improvement", "LearnedPolicy", "PrivateModel"}
 RECORDS |= {"Replay", "Calibration", "Batch", "Run", "Comparison", "Certificate"}
 
 
@@ -466,6 +466,15 @@ def _offline(given):
     found["PrivateModel.value"] = Case(model.value, {"policy": np.zeros(5, int)})
     found["PrivateModel.plan"] = Case(model.plan, {"pessimism": 1.0})
     found["PrivateModel.from_bytes"] = Case(offline.PrivateModel.from_bytes, {"data": model.to_bytes()})
+    learn, test = given["logs"].split(0.5)
+    half = offline.ModelRelease(**table | {"rewards": np.eye(5)[:, :1]})
+    half = half.release(learn, privacy=confide.CentralDP(200.0, 1e-6), rng=rng())  # so little noise that nothing warns
+    asked = {key: value for key, value in given.items() if key not in ("logs", "privacy")}
+    asked |= {"policy": np.zeros(5, int), "holdout": test, "privacy": None, "method": "model"}
+    found["PrivateModel.improvement"] = Case(half.improvement, asked)
+    found["Logs.split"] = Case(given["logs"].split, {"holdout": 0.5, "key": "k"})
+    shown = half.improvement(np.zeros(5, int), test, rng=rng())
+    found["Improvement.from_bytes"] = Case(offline.Improvement.from_bytes, {"data": shown.to_bytes()})
     found["PrivateModel.load"] = Case(offline.PrivateModel.load, {"path": Path("x")})
     return found
 

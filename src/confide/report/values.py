@@ -32,6 +32,10 @@ _BARS = "#111827"  # error bars
 _FEW = 60  # states that have room for a bar each
 _TICK = 16  # characters of a label below the figure
 _ON_PAGE = 100  # rows of the page's table
+_CLIPPED, _LEFT = (
+    0.05,
+    0.1,
+)  # of the weights and of the users: where more is clipped, or fewer are left, a model is the better estimator
 
 
 class Estimate(Protocol):
@@ -98,6 +102,8 @@ def words(shown: Shown) -> list[tuple[str, str]]:
     """(heading, text): the guarantee, the intervals or why there are none, further remarks, and assumptions."""
     estimate = shown.estimate
     lines = [("guarantee", promise_words(estimate.guarantee)), ("intervals", _bars(shown))]
+    if "weight" in estimate.released:
+        lines.append(("weights", _weights(estimate)))
     outside = int(((estimate.values < estimate.lowest) | (estimate.values > estimate.highest)).sum())
     if outside:
         span = f"[{estimate.lowest:g}, {estimate.highest:g}]"
@@ -136,9 +142,22 @@ def _bars(shown: Shown) -> str:
 
 def _why_whole(estimate: Estimate) -> str:
     """An infinite sampling variance means that the estimator cannot bound its error; otherwise there are too few data."""
-    if np.isinf(estimate.released["sampling_variance"]).any():
+    if np.isinf(estimate.released.get("sampling_variance", 0.0)).any():
         return "with this much noise the matrix could be singular; use fewer features or more users"
     return "there are too few data for this much noise"
+
+
+def _weights(estimate: Estimate) -> str:
+    """What a clip took off importance weights, and what is left."""
+    share = float(np.clip(1 - estimate.released["weight"][0], 0.0, 1.0))
+    said = f"the clip takes off about {100 * share:.2g} % of the importance weights"
+    if "effective" not in estimate.released:
+        return f"{said}."
+    users, left = estimate.guarantee.users, float(estimate.released["effective"][0])
+    said = f"{said}; the effective sample size is about {left:,.0f} of {users:,} users"
+    if share > _CLIPPED or left < _LEFT * users:
+        return f"{said}. Few weights decide here: the model of `confide learn` values every policy from one release, without weights."
+    return f"{said}. This is enough for weights, which assume nothing about states."
 
 
 def _states(number: int, what: str) -> str:

@@ -103,10 +103,10 @@ def json_object(data: bytes) -> dict[str, Any]:
     return found
 
 
-def tagged(request: Request, body: bytes, tag: str, cache: str) -> Response:
-    """A JSON document with an ETag; 304 for who has it already."""
-    full = {"ETag": f'"{tag}"', "Cache-Control": cache, **PLAIN}
-    return not_modified(request, full["ETag"]) or Response(body, media_type="application/json", headers=full)
+def tagged(request: Request, body: bytes, tag: str, media: str, cache: str, headers: Mapping[str, str] | None = None) -> Response:
+    """A document with an ETag; 304 for who has it already."""
+    full = {"ETag": f'"{tag}"', "Cache-Control": cache, **PLAIN, **(headers or {})}
+    return not_modified(request, full["ETag"]) or Response(body, media_type=media, headers=full)
 
 
 def not_modified(request: Request, tag: str) -> Response | None:

@@ -1,7 +1,7 @@
 """A user's side of a service: verify what the service says, act by the round, report once.
 
-It needs neither the planner nor the compiler: rounds are plain tables. Under local privacy the contribution becomes one index on this
-device, with an epsilon that the device decides; whatever tables the server sends, the message has that epsilon.
+It needs neither the planner nor the compiler nor OpenDP: rounds are plain tables, and noise is drawn by whole numbers. Under local privacy
+the contribution becomes one message on this device; whatever tables the server sends, it keeps the epsilon that the person accepts.
 """
 
 import base64
@@ -21,11 +21,11 @@ import numpy as np
 
 from confide._durable import replace
 from confide.errors import ConfideError, InvalidParameter, PromiseBroken, SignatureError, StaleMessage, StateError
-from confide.mechanisms.additive import AdditiveNoise
-from confide.mechanisms.codebook import Codebook, SignReport
-from confide.mechanisms.sources import FastSource, NoiseSource, SecureSource
-from confide.service.documents import Statement, check_chain, check_signature, digest
-from confide.service.episodes import contribution, message_bytes, sensitivity
+from confide.mechanisms.exact import ExactSource
+from confide.mechanisms.sources import FastSource, NoiseSource
+from confide.service.documents import Statement, canonical, check_chain, check_signature, digest
+from confide.service.episodes import contribution
+from confide.service.messages import mechanism_of, message
 
 _TRIES = 8
 _RETRY = (408, 429, 500, 502, 503, 504)
@@ -111,7 +111,7 @@ class Device:
     ) -> None:
         self._base, self.run, self._subject = f"{url.rstrip('/')}/v1/runs/{run}", run, subject
         self._api_key, self._accepts, self._pinned = api_key, accepts, key
-        self._send, self._source, self._sleep = send or over_http(), source or SecureSource(), sleep
+        self._send, self._source, self._sleep = send or over_http(), source or ExactSource(), sleep
         self._path = None if store is None else Path(store)
         self._kept: dict[str, Any] = {"which": secrets.randbits(128)}  # of several policies: drawn before there are any data
         if self._path is not None and self._path.exists():
@@ -226,29 +226,20 @@ class Device:
 
     def _body(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> bytes:
         assert self.round is not None and self.manifest is not None
-        made: dict[str, Any] = {"subject": self._subject, "generation": self.round.generation}
-        if self.manifest["promise"]["trust"] == "local":
-            made["message"] = base64.b64encode(self._message(states, actions, rewards)).decode()
-        else:
-            made["trajectory"] = {"states": _plain(states), "actions": _plain(actions), "rewards": _plain(rewards)}
-        return json.dumps(made).encode()
+        if self.manifest["promise"]["trust"] != "local":
+            return joint_body(self.round.generation, self._subject, (states, actions, rewards))
+        message = base64.b64encode(self._message(states, actions, rewards)).decode()
+        return canonical({"subject": self._subject, "generation": self.round.generation, "message": message})
 
     def _message(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> bytes:
-        """One index, which is epsilon-DP for arbitrary contributions; or numbers with noise for the sensitivity of the round's tables."""
+        """With noise that keeps what this person accepts, or none is sent."""
         assert self.round is not None
         channel, statistic = self.round.document["channel"], self.round.document["statistic"]
         if channel["source"] != self._source.name:
             raise PromiseBroken(f"the run wants {channel['source']} noise, and this device has {self._source.name}")
-        values = np.multiply(
-            contribution(statistic, channel, (states, actions, rewards)), float(channel["grid"]), dtype=np.float64
-        )
-        mechanism = mechanism_of(channel, statistic, self._accepts)
-        nonce = self._source.token(16)
-        if isinstance(mechanism, AdditiveNoise):
-            kind, sent = "numbers", mechanism.add(mechanism.to_lattice(values)[None], self._source)[0].tolist()
-        else:
-            kind, sent = "index", [float(mechanism.draw(values, nonce, self._source))]
-        return message_bytes(self.round.generation, nonce, bytes.fromhex(channel["id"]), kind, sent)
+        mechanism = mechanism_of(channel, statistic, self._accepts.epsilon, self._accepts.delta)
+        steps = contribution(statistic, channel, (states, actions, rewards))
+        return message(channel, mechanism, steps, self.round.generation, self._source)
 
     # sending
 
@@ -276,38 +267,6 @@ class Device:
     def _keep(self) -> None:
         if self._path is not None:
             replace(self._path, json.dumps(self._kept).encode(), mode=0o600)
-
-
-def mechanism_of(
-    channel: Mapping[str, Any], statistic: Mapping[str, Any], accepts: Accepts
-) -> Codebook | SignReport | AdditiveNoise:
-    """The mechanism of a channel, if what it loses is not more than what was accepted."""
-    noise = channel["noise"]
-    if noise["distribution"] in ("gaussian", "laplace"):
-        made = _additive(channel, statistic)
-        lost = made.loss().epsilon_at(accepts.delta)
-    elif noise["distribution"] in ("codebook", "signs"):
-        lost = noise["epsilon"]
-    else:
-        raise InvalidParameter(f"this client knows no {noise['distribution']} noise: use confide.agents.LocalClient")
-    if not lost <= accepts.epsilon * (1 + 1e-9):
-        raise PromiseBroken(f"the round's noise gives epsilon={lost:g}, and this person accepts {accepts.epsilon:g}")
-    if noise["distribution"] in ("gaussian", "laplace"):
-        return made
-    if noise["distribution"] == "signs":
-        return SignReport(channel["size"], noise["radius"], noise["epsilon"], noise["asked"], noise["nearest"])
-    return Codebook(channel["size"], noise["radius"], noise["epsilon"], noise["nearest"], noise["vectors"])
-
-
-def _additive(channel: Mapping[str, Any], statistic: Mapping[str, Any]) -> AdditiveNoise:
-    """The round's noise, with the sensitivity that this device has computed; whole steps of the grid where its source draws them."""
-    noise = channel["noise"]
-    l2, l1 = sensitivity(statistic, float(channel["grid"]))
-    order = 2 if noise["distribution"] == "gaussian" else 1
-    if noise["step"] not in (None, channel["grid"]):
-        raise InvalidParameter("the lattice of the noise must be the grid of the contributions")
-    found = l2 if order == 2 else l1
-    return AdditiveNoise(noise["distribution"], order, found, 1.0, float(noise["scale"]), noise["step"], channel["size"])
 
 
 def act(policy: Mapping[str, Any], step: int, state: Any) -> Any:
@@ -349,8 +308,20 @@ def _kind(answer: Response) -> str:
         return "no reason given"
 
 
+def joint_body(generation: int, subject: str, episode: Sequence[Any]) -> bytes:
+    """A report of a joint run: the episode itself."""
+    trajectory = dict(zip(("states", "actions", "rewards"), map(_plain, episode), strict=True))
+    return canonical({"subject": subject, "generation": generation, "trajectory": trajectory})
+
+
 def _plain(part: Any) -> Any:
-    return part.tolist() if isinstance(part, np.ndarray) else list(part)
+    """As JSON; what is no number of JSON is null, as in other languages."""
+    if isinstance(part, np.ndarray | np.generic):
+        return _plain(part.tolist())
+    if isinstance(part, list | tuple):
+        return [_plain(each) for each in part]
+    fits = isinstance(part, int | float) and abs(part) < 2**53
+    return part if fits else None
 
 
 __all__ = ["Accepts", "Device", "FastSource", "Response", "Round", "ServiceRefused", "act", "over_http"]

@@ -6,6 +6,7 @@ Whatever is in an episode, and whatever tables a server sent, the result is a ve
 import math
 import struct
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -111,8 +112,12 @@ def _number(value: Any) -> float:
 def sensitivity(statistic: Mapping[str, Any], grid: float) -> tuple[float, float]:
     """How far apart the contributions of two people can be, in L2 and in L1, for these tables: a device relies on nobody else for it."""
     if statistic["kind"] == "budget":
-        steps, part = int(statistic["steps"]), int(statistic["balance"]) / PART
-        return math.sqrt(2) * math.hypot(1.0, part), 2 * (1 + part) * math.sqrt(min(steps, len(statistic["costs"])))
+        steps, part, pairs = int(statistic["steps"]), int(statistic["balance"]) / PART, len(statistic["costs"])
+        edges = [0, *statistic["indptr"], len(statistic["successors"])]
+        if len(edges) != pairs + 3 or any(a > b for a, b in pairwise(edges)) or part < 0:
+            raise InvalidParameter("the pairs of a budget must have places of their own")  # else what they add would add up
+        unit = math.isqrt(BUDGET * SHIFT) * grid  # what the whole budget buys
+        return unit * math.sqrt(2) * math.hypot(1.0, part), unit * 2 * (1 + part) * math.sqrt(min(steps, pairs))
     if statistic["kind"] != "transitions":
         raise InvalidParameter(
             "this client knows no sensitivity of what this run's users contribute: use confide.agents.LocalClient"

@@ -134,7 +134,7 @@ class Web:
         self._limit(self._reads, request, None)
         run = self._run(request)
         tag = json.loads(run.manifest.body)["certificate"]
-        return tagged(request, run.certificate, tag, IMMUTABLE)
+        return tagged(request, run.certificate, tag, "application/json", IMMUTABLE)
 
     async def keys(self, request: Request) -> Response:
         """Of signatures: each is endorsed by one before it."""
@@ -373,6 +373,7 @@ def app(service: Service, limits: Limits | None = None, *, origins: tuple[str, .
         "Confide-Signature",
         "Confide-Key",
         "ETag",
+        "Retry-After",
     ]
     middleware = [Middleware(Guard)]
     if origins:
