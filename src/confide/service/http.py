@@ -186,7 +186,7 @@ class Web:
         """The API as an OpenAPI document."""
         self._limit(self._reads, request, None)
         body = json.dumps(openapi(), separators=(",", ":")).encode()
-        return tagged(request, body, digest(body), "no-cache")
+        return tagged(request, body, digest(body), "application/json", "no-cache")
 
     # what devices send
 

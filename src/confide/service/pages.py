@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from confide.errors import ConfideError
 from confide.service.access import MAY, RateLimit
-from confide.service.answers import IMMUTABLE, PLAIN, TITLES, Problem, not_modified, read_body
+from confide.service.answers import IMMUTABLE, PLAIN, TITLES, Problem, read_body, tagged
 from confide.service.live import LiveRun
 from confide.service.operator_view import operator_view
 from confide.service.public_page import page_tag, public_index, public_page, render, static_files
@@ -60,7 +60,7 @@ class Pages:
         tag = page_tag(*(newest.digest for _, newest in runs))
         if self._index[0] != tag:
             self._index = tag, public_index(runs).encode()
-        return _tagged(request, self._index[1], tag)
+        return tagged(request, self._index[1], tag, _HTML, "no-cache", HEADERS)
 
     async def run(self, request: Request) -> Response:
         self._web.limit_reads(request)
@@ -71,7 +71,7 @@ class Pages:
         known = self._kept.get(run.name)
         if known is None or known[0] != tag:
             known = await run_in_threadpool(self._made, run)
-        return _tagged(request, known[1], known[0])
+        return tagged(request, known[1], known[0], _HTML, "no-cache", HEADERS)
 
     def _made(self, run: LiveRun) -> tuple[str, bytes]:
         with self._one:
@@ -89,8 +89,7 @@ class Pages:
         if name not in static_files():
             raise Problem(404, "unknown")
         data, digest = static_files()[name]
-        headers = {"ETag": f'"{digest}"', "Cache-Control": IMMUTABLE, **PLAIN}
-        return not_modified(request, headers["ETag"]) or Response(data, 200, headers, _MEDIA[name.rsplit(".", 1)[-1]])
+        return tagged(request, data, digest, _MEDIA[name.rsplit(".", 1)[-1]], IMMUTABLE)
 
     # for operators
 
@@ -181,11 +180,6 @@ class Pages:
                 return _page("error.html", problem.status, status_code=problem.status, title=TITLES[problem.kind])
 
         return endpoint
-
-
-def _tagged(request: Request, page: bytes, tag: str) -> Response:
-    headers = {"ETag": f'"{tag}"', "Cache-Control": "no-cache", **HEADERS}
-    return not_modified(request, headers["ETag"]) or Response(page, 200, headers, _HTML)
 
 
 def _page(template: str, status: int = 200, **shown: Any) -> Response:
