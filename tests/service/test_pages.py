@@ -40,7 +40,7 @@ def test_public_pages_have_tags_and_a_strict_policy(http):
         first = http.get(path)
         assert first.status_code == 200 and first.headers["content-type"] == "text/html; charset=utf-8"
         assert first.headers["content-security-policy"] == POLICY and "unsafe" not in POLICY
-        assert "SIMULATION" in first.text
+        assert "SIMULATION" in first.text and first.headers["x-content-type-options"] == "nosniff"
         again = http.get(path, **{"If-None-Match": first.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
         assert "set-cookie" not in first.headers
@@ -135,10 +135,10 @@ def test_a_session_ends_with_the_logout_and_with_its_key(folder):
         assert answer.status_code == 204 and "Audit" not in http.get("/operator").text
 
 
-def test_logins_are_limited(folder):
+def test_wrong_keys_are_limited_and_keep_nobody_out(folder):
     with serving(folder, spec()) as http:
         answers = [login(http, "operator", key="wrong").status_code for _ in range(12)]
-        assert answers[0] == 403 and answers[-1] == 429
+        assert answers[0] == 403 and answers[-1] == 429 and login(http, "operator").status_code == 303
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from confide.errors import ConfideError
 from confide.service.access import MAY, RateLimit
-from confide.service.answers import IMMUTABLE, TITLES, Problem, read_body, tagged
+from confide.service.answers import IMMUTABLE, PLAIN, TITLES, Problem, read_body, tagged
 from confide.service.live import LiveRun
 from confide.service.operator_view import operator_view
 from confide.service.public_page import page_tag, public_index, public_page, render, static_files
@@ -29,7 +29,12 @@ POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin"}
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    **PLAIN,
+}
 _HTML = "text/html; charset=utf-8"
 _MEDIA = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _SESSION, _FORM = "confide_session", "confide_form"
@@ -42,7 +47,7 @@ class Pages:
     def __init__(self, web: "Web") -> None:
         self._web, self._service = web, web.service
         self._sessions = Sessions(web.service.keys.session_key())
-        self._logins = RateLimit(0.5, 10)
+        self._wrong = RateLimit(0.5, 10)
         self._kept: dict[str, tuple[str, bytes]] = {}  # by name of the run: tag and page
         self._index = "", b""
         self._one = threading.Lock()  # planning for a page takes a processor: one at a time
@@ -111,14 +116,14 @@ class Pages:
         return page
 
     async def login(self, request: Request) -> Response:
-        wait = self._logins.wait(request.client.host if request.client else "")
-        if wait:
-            raise Problem(429, "too-many", retry=wait)
         sent = await _form(request)
         if not self._sessions.fits(request.cookies.get(_FORM, ""), sent.get("token", "")):
             return self._login_page(request, "The form was too old. Send it again.", 403)
         key = self._web.keyring.find(sent.get("key", "").strip())
         if key is None or key.role not in (*MAY["operate"], *MAY["audit"]):
+            wait = self._wrong.wait(request.client.host if request.client else "")
+            if wait:  # somebody who fills this up does not keep out whoever has a key
+                raise Problem(429, "too-many", retry=wait)
             return self._login_page(request, "This is not the key of an operator, an admin or an auditor.", 403)
         answer = _to_operator()
         _cookie(request, answer, _SESSION, self._sessions.open(key.id))
