@@ -5,18 +5,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.cli.evaluate import Id, Source, WithoutPrivacy
-from confide.cli.log_release import LogRelease, careful, command, only_ours, released
+from confide.cli.evaluate import Id, Source, States, WithoutPrivacy
+from confide.cli.log_release import LogRelease, careful, command, declared, only_ours, released
 from confide.cli.logs import Files, MaxSteps, MaxTrajectories, Reward, State, Step, Trajectory, User
 from confide.cli.options import AsJson, print_json
-from confide.cli.plan import Delta, Discount, Epsilon, Relation, States, promise_of
+from confide.cli.plan import Delta, Discount, Epsilon, Relation, promise_of
 
 if TYPE_CHECKING:
     from confide.report.learned import Learned
 
 _ROWS = 15  # of the table on a terminal
 
-Actions = Annotated[int, typer.Option(help="Number of actions; actions are numbered from 0.", min=1, show_default=False)]
+Actions = Annotated[
+    int | None, typer.Option(help="Number of actions; actions are numbered from 0.", min=1, show_default="as the log declares")
+]
 Transitions = Annotated[int, typer.Option(help="Transitions counted per user; noise grows with the root of it.", min=1)]
 Rewards = Annotated[
     Path | None,
@@ -49,8 +51,8 @@ Pessimism = Annotated[
 
 def learn(
     files: Files,
-    states: States,
-    actions: Actions,
+    states: States = None,
+    actions: Actions = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     discount: Discount = 0.95,
@@ -87,6 +89,7 @@ def learn(
     from confide.execution import check_backend
     from confide.offline import ModelRelease, PrivateModel
 
+    states, actions = declared("state", states, files), declared("action", actions, files)
     made = ModelRelease(
         states=states,
         actions=actions,
