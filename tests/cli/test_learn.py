@@ -131,3 +131,28 @@ def test_labels_from_the_data_say_nothing(labelled, call):
         said = call(command, "log.parquet", "--no-privacy", code=2)
         assert "--states is missing: the log declares no labels of states" in said and "--states-file" in said
     assert "--actions is missing" in call("learn", "log.parquet", "--states", 2, "--no-privacy", code=2)
+
+
+def test_people_held_out_say_whether_it_is_better_at_no_further_cost(log, call):
+    Ledger.init("budget.sqlite", epsilon=2, delta=1e-5)
+    ask = [
+        "learn",
+        log,
+        *ASK,
+        *FAST,
+        "--rewards",
+        "rewards.csv",
+        "--max-steps",
+        21,
+        "--holdout",
+        0.5,
+        "--probability",
+        "probability",
+    ]
+    ask += ["--ledger", "budget.sqlite", "--out", "out"]
+    first, again = (json.loads(call(*ask, "--json")) for _ in range(2))
+    assert first["improvement"] == again["improvement"] and first["users"] + first["improvement"]["users"] == 2000
+    assert [spend.part[1] for spend in Ledger("budget.sqlite").spends] == ["learn", "test"]
+    assert "tested on" in first["improvement"]["text"] and json.loads(Path("out/improvement.json").read_text())["level"] == 0.95
+    assert "consistent" in call("verify", "out/improvement_certificate.json")
+    assert "tested on" in Path("out/report.html").read_text()

@@ -30,6 +30,8 @@ from confide.mixtures.code_features import best_codes
 from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
 from confide.mixtures.question_contributions import AnswerSums
 from confide.mixtures.value_features import reduced
+from confide.offline.gain_contributions import Gains, Moments, Shortfalls
+from confide.offline.table_features import Table, step_ranges
 from confide.offline.transition_contributions import RootCounts, RootTransitions
 from confide.planners.reward_features import centred_rewards
 from confide.privacy import CentralDP, Relation
@@ -209,6 +211,25 @@ def root_counts(transitions, *, states=3, actions=2, starts=True, total=0.5, rew
     return RootTransitions(bound, cells, states, 10_000)
 
 
+def paying(low=0.0, high=1.0):
+    """Two states and actions, rewards in a range, the second state terminal."""
+    support = support_of(None, layers=1, states=2, actions=2, terminal=np.array([False, True]))
+    return Table(2, 2, 0.5, support, np.array([False, True]), None, low, high, -10.0, 10.0)
+
+
+def gains(clip):
+    """Of a policy that always takes the first action, half of the time."""
+    highest = float(step_ranges(paying(), 2)[1][-1])
+    target, changed = np.array([[1.0, 0.0], [1.0, 0.0]]), np.ones(2, bool)
+    return Gains(Moments(-1 / clip, 1 - 1 / clip), paying(), target, changed, 2, highest, 1.0, clip)
+
+
+def shortfalls(low):
+    table = paying(low, 1.0)
+    least, most = step_ranges(table, 2)
+    return Shortfalls(Moments(0.0, 1.0), table, most, float(least[-1]))
+
+
 SMALL_LOCK = lock(0, states=5, actions=2, horizon=3, jump=2)
 LOCK_REWARDS = lock_rewards(0, states=5, actions=2, horizon=3, jump=2)
 VALUES = np.vstack([np.random.default_rng(0).uniform(0, 3, size=(3, 5)), np.zeros(5)])
@@ -362,6 +383,10 @@ CASES = {
     "root counts, rewards": logged(root_counts(3, reward=0.5), 3, steps=4, actions=2),
     "root counts, heavy rewards": logged(root_counts(3, reward=1.0, starts=False), 3, steps=4, actions=2),
     "root counts, several": logged(root_counts(4, total=0.0, reward=0.25), 3, trajectories=4, steps=2, actions=2),
+    "gains": logged(gains(4.0), 2, steps=2, actions=2),
+    "gains, small clip": logged(gains(1.25), 2, steps=2, actions=2),
+    "shortfalls": logged(shortfalls(0.0), 2, steps=2, actions=2),
+    "shortfalls, losses": logged(shortfalls(-1.0), 2, steps=2, actions=2),
     "bands": logged(bands(Bands(6, 2)), 3, trajectories=3),
     "weights": logged(WeightedReturns(WeightAndWorth(), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2),
     "weights, light returns": logged(WeightedReturns(WeightAndWorth(0.3), TARGET, 4.0, 0.5, 0.5, 0.5), 2, steps=2, actions=2),

@@ -71,7 +71,7 @@ RECORDS = {
     "Description",
     "Round",
 }
-RECORDS |= {"Departure", "LearnedPolicy", "PrivateModel"}
+RECORDS |= {"Departure", "Improvement", "LearnedPolicy", "PrivateModel"}
 RECORDS |= {"Replay", "Calibration", "Batch", "Run", "Comparison", "Certificate"}
 
 
@@ -465,6 +465,14 @@ def _offline(given):
     found["PrivateModel.value"] = Case(model.value, {"policy": np.zeros(5, int)})
     found["PrivateModel.plan"] = Case(model.plan, {"pessimism": 1.0})
     found["PrivateModel.from_bytes"] = Case(offline.PrivateModel.from_bytes, {"data": model.to_bytes()})
+    learn, test = given["logs"].split(0.5)
+    half = made.release(learn, privacy=CENTRAL, rng=rng())
+    asked = {key: value for key, value in given.items() if key not in ("logs", "privacy")}
+    asked |= {"policy": np.zeros(5, int), "holdout": test, "privacy": None, "method": "model"}
+    found["PrivateModel.improvement"] = Case(half.improvement, asked)
+    found["Logs.split"] = Case(given["logs"].split, {"holdout": 0.5, "key": "k"})
+    shown = half.improvement(np.zeros(5, int), test, rng=rng())
+    found["Improvement.from_bytes"] = Case(offline.Improvement.from_bytes, {"data": shown.to_bytes()})
     found["PrivateModel.load"] = Case(offline.PrivateModel.load, {"path": Path("x")})
     return found
 

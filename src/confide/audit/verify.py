@@ -18,6 +18,7 @@ from confide.mechanisms.sources import shell_width
 from confide.mixtures.code_contributions import TableRows
 from confide.mixtures.contributions import StackedRows
 from confide.mixtures.question_contributions import Answers
+from confide.offline.gain_contributions import Moments
 from confide.offline.transition_contributions import RootCounts
 from confide.privacy.bounded import L2Ball
 from confide.privacy.certificate import FORMER, Certificate, Json, check_schema, loss_from_json, standing_assumptions
@@ -57,6 +58,7 @@ _BOUNDS = {
         WeightAndWorth,
         Answers,
         RootCounts,
+        Moments,
     )
 }
 

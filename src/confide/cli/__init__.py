@@ -22,6 +22,7 @@ from confide.cli import (
     listing,
     logs,
     plan,
+    plan_learn,
     reproduce,
     results,
     run,
@@ -53,6 +54,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("doctor")(doctor.doctor)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(logs.app, name="logs")
+plan.app.command("learn")(plan_learn.learn)
 app.add_typer(plan.app, name="plan")
 
 

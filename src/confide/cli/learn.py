@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from confide.cli.evaluate import Id, Source, States, WithoutPrivacy
-from confide.cli.log_release import LogRelease, careful, command, declared, only_ours, released
-from confide.cli.logs import Files, MaxSteps, MaxTrajectories, Reward, State, Step, Trajectory, User
+from confide.cli.log_release import LogRelease, careful, command, declared, only_ours, opened, released
+from confide.cli.logs import Files, MaxSteps, MaxTrajectories, Probability, Reward, State, Step, Trajectory, User
 from confide.cli.options import AsJson, print_json
 from confide.cli.plan import Delta, Discount, Epsilon, Relation, promise_of
 
@@ -47,6 +47,14 @@ ReturnBound = Annotated[
 Pessimism = Annotated[
     float, typer.Option(help="Standard deviations by which what is unknown lowers a value; 0 takes the model as it is.", min=0)
 ]
+Holdout = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of people that the policy is not learned from, but tested on, at no further cost to anybody.",
+        show_default="none",
+    ),
+]
+SplitKey = Annotated[str, typer.Option(help="Key of the hash of user ids that chooses the people held out.", show_default=False)]
 
 
 def learn(
@@ -64,6 +72,8 @@ def learn(
     support: Support = None,
     return_bound: ReturnBound = None,
     pessimism: Pessimism = 1.0,
+    holdout: Holdout = None,
+    split_key: SplitKey = "",
     relation: Relation = "replace",
     no_privacy: WithoutPrivacy = False,
     max_trajectories: MaxTrajectories = 1,
@@ -74,6 +84,7 @@ def learn(
     state: State = "state",
     reward: Reward = "reward",
     action: Annotated[str, typer.Option(help="Column of actions.")] = "action",
+    probability: Probability = "",
     ledger: Annotated[Path | None, typer.Option(help="Ledger file to charge.", show_default=False)] = None,
     name: Id = None,
     source: Source = None,
@@ -107,10 +118,37 @@ def learn(
     check_backend(backend, workers)
     layout: dict[str, Any] = {"user": user, "trajectory": trajectory or None, "step": step or None, "state": state}
     layout |= {"reward": reward, "action": action, "max_trajectories": max_trajectories, "max_steps": max_steps}
-    asked = LogRelease("model", made, privacy, noise, files, layout, name, PrivateModel)
+    layout |= {"probability": probability} if probability else {}
+    held_out = None if holdout is None else (real("--holdout", holdout, above=0, below=1), split_key)
+    _check_holdout(holdout, no_privacy)
+    asked = LogRelease("model", made, privacy, noise, files, layout, name, PrivateModel, holdout=held_out)
     with only_ours(no_privacy), careful(asked, ledger, out) as budget:
         model, paid, warned, _ = released(asked, budget, out, backend, workers, as_json)
-        _show(_learned(asked, model, paid, pessimism), warned, out, as_json)
+        learned = _learned(asked, model, paid, pessimism)
+        if holdout is not None:
+            learned = _tested(asked, learned, budget, backend, workers)
+        _show(learned, warned, out, as_json)
+
+
+def _check_holdout(holdout: float | None, no_privacy: bool) -> None:
+    from confide.errors import InvalidParameter
+
+    if holdout is not None and no_privacy:
+        raise InvalidParameter("--holdout needs privacy: without noise the stated level of the bound does not hold")
+
+
+def _tested(asked: LogRelease, learned: "Learned", ledger: Any, backend: str, workers: int | None) -> "Learned":
+    """On the people held out: the ledger charges the larger loss of the two parts."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    _, test = opened(asked, ledger)
+    rng = np.random.default_rng(asked.noise.seed) if asked.noise.source == "fast" else None
+    id = f"{asked.id} held out" if ledger else None
+    assert test is not None
+    log = test.on(backend, workers=workers)
+    return replace(learned, improvement=learned.model.improvement(learned.policy, log, ledger=ledger, rng=rng, id=id))
 
 
 def _table(path: Path | None, what: str, states: int) -> Any:

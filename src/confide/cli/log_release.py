@@ -35,6 +35,7 @@ class LogRelease:
     name: str | None
     result: Any  # the class of what is released: it has `load`, and what it makes has `to_bytes`
     reads: int = 1  # how often the log is read
+    holdout: tuple[float, str] | None = None  # the share of people that are not used, and the key that chooses them
 
     @property
     def kind(self) -> str:
@@ -47,7 +48,7 @@ class LogRelease:
         from confide.evaluation.estimator import release_id
 
         paths = [str(Path(path).resolve()) for path in self.files]  # however they are spelt
-        where = [*paths, repr(sorted(self.layout.items())), self.noise.source]
+        where = [*paths, repr(sorted(self.layout.items())), self.noise.source, *map(str, self.holdout or ())]
         asked = release_id(self.made, self.privacy, where)
         return f"{self.name} {asked}" if self.name else asked  # a name never stands for two releases
 
@@ -76,15 +77,11 @@ def released(
     """The result, its cost in words, warnings, and the labels that may be shown with it."""
     import numpy as np
 
-    from confide.errors import InvalidParameter, LogError
-    from confide.logs import open as open_logs
+    from confide.errors import InvalidParameter
 
     known = _charged(ledger, asked)
     rng = np.random.default_rng(asked.noise.seed) if asked.noise.source == "fast" else None
-    logs = open_logs(asked.files, **asked.layout)
-    if not logs.parts:
-        raise LogError("the log is empty: it has no rows")
-    logs = _looked_at(logs, getattr(asked.made, "states", None), ledger, known)
+    logs, _ = opened(asked, ledger)
     with _progress(logs, asked.reads, quiet) as progress, _without_warnings():
         estimate = asked.made.release(
             logs.on(backend, workers=workers),
@@ -129,6 +126,21 @@ def _looked_at(logs: "Logs", states: int | None, ledger: "Ledger | None", known:
     if ledger is None:
         return logs
     return logs.usable(states=states) if known is None else logs.assumed_usable
+
+
+def opened(asked: LogRelease, ledger: "Ledger | None") -> "tuple[Logs, Logs | None]":
+    """The log, or the parts of it that are released first and held out."""
+    from confide.errors import LogError
+    from confide.logs import open as open_logs
+
+    logs = open_logs(asked.files, **asked.layout)
+    if not logs.parts:
+        raise LogError("the log is empty: it has no rows")
+    logs = _looked_at(logs, getattr(asked.made, "states", None), ledger, _charged(ledger, asked))
+    if asked.holdout is None:
+        return logs, None
+    share, key = asked.holdout
+    return logs.split(share, key=key)
 
 
 def _afford(ledger: "Ledger", asked: LogRelease) -> None:

@@ -61,6 +61,8 @@ class ValueEstimate:
         from the released squares (`second_moments=True`), or else is the largest that the clip allows: then the level is a lower bound.
         """
         real("level", level, above=0, below=1)
+        if "upper_std" in self.released:
+            return self._limits(level)
         if any(name not in self.released for name in _RATIO):
             raise InvalidParameter(
                 "this estimate has no intervals: the released numbers do not determine its error, and the error depends on private data"
@@ -76,6 +78,27 @@ class ValueEstimate:
         low = np.where(known, np.clip((b * n - root) / safe, -1.0, 1.0), -1.0)
         high = np.where(known, np.clip((b * n + root) / safe, -1.0, 1.0), 1.0)
         return centre + radius * low, centre + radius * high
+
+    @property
+    def clipped_share(self) -> float | None:
+        """How much of the importance weights the clip took off, from noisy sums; None where there are none."""
+        weight = self.released.get("weight")
+        return None if weight is None else float(np.clip(1 - weight[0], 0.0, 1.0))
+
+    @property
+    def effective_users(self) -> float | None:
+        """About how many users with equal weights would tell as much; None where there are no weights, or no intervals."""
+        effective = self.released.get("effective")
+        return None if effective is None else float(effective[0])
+
+    def _limits(self, level: float) -> tuple[Array, Array]:
+        """From bounds of the value that have standard deviations of their own: of clipped importance weights."""
+        z = _quantile(level, laplace=self.guarantee.request.delta == 0 and self.guarantee.trust is not Trust.NONE)
+        centre, radius = (self.highest + self.lowest) / 2, (self.highest - self.lowest) / 2
+        found = self.released
+        low = centre + radius * np.clip(found["lower"] - z * found["lower_std"], -1.0, 1.0)
+        high = centre + radius * np.clip(found["upper"] + z * found["upper_std"], -1.0, 1.0)
+        return np.minimum(low, self.values), np.maximum(high, self.values)
 
     def to_bytes(self) -> bytes:
         """Everything in one NumPy archive without pickles: what a ledger stores, and hands out again."""

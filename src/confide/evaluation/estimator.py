@@ -32,7 +32,11 @@ class Estimator(ABC):
 
     __slots__ = ()
     lattice: ClassVar[bool] = True  # whether its secure noise is on a lattice, as OpenDP draws it
-    about: ClassVar[str] = "the true value"  # what its intervals hold with the probability that they state
+
+    @property
+    def about(self) -> str:
+        """What its intervals hold with the probability that they state."""
+        return "the true value"
 
     def __repr__(self) -> str:
         return described(self)
@@ -137,7 +141,8 @@ def publish(
             error.add_note(CHARGED)
             raise
 
-    return read(ledger.spend(id or asked, what, loss, Relation(privacy.relation), release=release))
+    part = getattr(logs, "part", None)  # of a split log: other people's part costs these people nothing
+    return read(ledger.spend(id or asked, what, loss, Relation(privacy.relation), release=release, part=part))
 
 
 def asked_for(estimator: Any, logs: Logs, privacy: Request, ledger: Ledger | None, id: str | None) -> str:

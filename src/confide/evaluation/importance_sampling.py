@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,9 @@ from confide.policy import FinitePolicy, StochasticPolicy
 from confide.privacy.bounded import Array, L2Ball, Released
 from confide.privacy.request import Relation, Request
 
+_RARE = 1e-4  # the least probability of an action that was logged
 _MANY = 0.05  # of the weight: beyond that a clip is worth a warning
+_CLIPPED = "the value with clipped weights, which is the policy's value only if no weight is above the clip,"
 _BALANCE = {Relation.REPLACE: 1 / math.sqrt(3), Relation.NULL: 8.0}  # where the noise on weighted returns is (about) the least
 
 
@@ -39,8 +40,11 @@ class ImportanceSampling(TwoReleases):
 
     `clip` is what noise is proportional to, and must be chosen from public knowledge: how the policies differ and how long trajectories are
     say how large rho gets, and a public model can be simulated. Clipping biases: weights above it count as `clip`, so the value is pulled
-    to what happens where weights are low, and to c; by at most R E[(rho - clip)_+]. Nothing here estimates that bias, and intervals do
-    not cover it.
+    to what happens where weights are low, and to c; by at most R E[(rho - clip)_+], which is R (1 - E[min(rho, clip)]). That is released,
+    as the mean clipped weight: intervals cover it (not with `per_decision`, whose weights are not released).
+
+    `behaviour` [s, a]: the public probabilities of actions, for logs without them, such as `PrivateModel.behaviour` from a release. Then
+    intervals do not cover the errors of these probabilities.
 
     Reference: [Precup00]. Departures: g is centred, a control variate: as E[rho] = 1, the unclipped mean is the same, with less variance.
 
@@ -48,7 +52,6 @@ class ImportanceSampling(TwoReleases):
     none.
     """
 
-    about: ClassVar[str] = "the value with clipped weights, which is the policy's value only if no weight is above the clip,"
     target: Array | FinitePolicy
     discount: float = 1.0
     _: KW_ONLY
@@ -57,11 +60,17 @@ class ImportanceSampling(TwoReleases):
     per_decision: bool = False
     centre: float | None = None
     interval_share: float = 0.1
+    behaviour: npt.ArrayLike | None = None
 
     def __post_init__(self) -> None:
         self._keep_shared()
         keep(self, target=_probabilities(self.target), clip=_clip(self.clip))
+        keep(self, behaviour=_behaviour(self.behaviour, np.asarray(self.target)))
         keep(self, per_decision=flag("per_decision", self.per_decision))
+
+    @property
+    def about(self) -> str:
+        return _CLIPPED if self.per_decision else _about(self.behaviour)
 
     def counted(self, trajectories: int, steps: int) -> str:
         return _counted(self, trajectories, steps)
@@ -71,16 +80,16 @@ class ImportanceSampling(TwoReleases):
         returns, target = self._returns, np.asarray(self.target)
         limits = float(self.clip), float(self.discount), returns.centre, returns.radius
         bound = L2Ball(1.0, 1) if self.per_decision else WeightAndWorth(_BALANCE[relation])
-        return WeightedReturns(bound, target, *limits, self.per_decision)
+        return WeightedReturns(bound, target, *limits, self.per_decision, self.behaviour)  # type: ignore[arg-type]
 
     def warnings(self, estimate: ValueEstimate) -> list[ConfideWarning]:
         return _clipped(estimate, self.clip)
 
     def _planned(self, logs: Logs, privacy: Request) -> Planned:
-        _check_log(logs, len(np.asarray(self.target)))
+        _check_log(logs, len(np.asarray(self.target)), known=self.behaviour is not None)
         statistic = self.statistic(Relation(privacy.relation))
         query = "sum of weighted returns" if self.per_decision else "sums of weights and of weighted returns"
-        shares = self._shares(statistic.bound, query, Bands(BANDS, 1))
+        shares = self._shares(statistic.bound, query, Bands(BANDS, statistic.bound.size))
         return shares, lambda sums: self._estimate(sums, statistic)
 
     def _estimate(self, sums: LogSums, statistic: WeightedReturns) -> ValueEstimate:
@@ -88,13 +97,15 @@ class ImportanceSampling(TwoReleases):
         unit, kappa = self.clip / max(answer.users, 1), bound.balance if isinstance(bound, WeightAndWorth) else 1.0
         worth, std = answer.values[-1:] / kappa, answer.noise.std / kappa
         v, noise_std = unit * worth, np.full(1, unit * std)
-        held = {"counts": np.ones(1), "sums": v, "count_std": np.zeros(1), "sum_std": noise_std}
-        if not self.per_decision:
-            held |= _weights(answer, self.clip)
-        if self.interval_share > 0:
-            mean = np.clip(worth / max(answer.users, 1), -1.0, 1.0)
-            gain = np.array([[0.0], [1 / kappa]])[-bound.size :]
-            held["sampling_variance"] = unit**2 * _second_moment(sums, statistic, gain, -mean)
+        if self.per_decision:
+            held = {"counts": np.ones(1), "sums": v, "count_std": np.zeros(1), "sum_std": noise_std}
+            if self.interval_share > 0:
+                mean = np.clip(worth / max(answer.users, 1), -1.0, 1.0)
+                held["sampling_variance"] = unit**2 * _second_moments(sums, statistic, np.ones((1, 1)), -mean).ravel()
+        else:
+            held = _weights(answer, self.clip)
+            if self.interval_share > 0:
+                held |= _limits(sums, statistic, answer, self.clip)
         return _estimate_of(sums, type(self).__name__, self._returns, np.clip(v, -1.0, 1.0), noise_std, held)
 
 
@@ -106,11 +117,9 @@ class WeightedImportanceSampling(TwoReleases):
     above and below. Clipping still pulls the value to what happens where weights are low. The noise of both sums enters: the release is a
     triangle (`WeightAndWorth`), and the ratio is shrunk to the centre where the noise is as large as the sum of weights.
 
-    Intervals are Fieller's, with sampling from the released second moment of rho (g - v): where the sum of weights may be zero, they
-    are the whole range.
+    Intervals are those of `ImportanceSampling`: the ratio is used for the value alone.
     """
 
-    about: ClassVar[str] = "the value with clipped weights, which is the policy's value only if no weight is above the clip,"
     target: Array | FinitePolicy
     discount: float = 1.0
     _: KW_ONLY
@@ -118,10 +127,16 @@ class WeightedImportanceSampling(TwoReleases):
     clip: float = 10.0
     centre: float | None = None
     interval_share: float = 0.1
+    behaviour: npt.ArrayLike | None = None
 
     def __post_init__(self) -> None:
         self._keep_shared()
         keep(self, target=_probabilities(self.target), clip=_clip(self.clip))
+        keep(self, behaviour=_behaviour(self.behaviour, np.asarray(self.target)))
+
+    @property
+    def about(self) -> str:
+        return _about(self.behaviour)
 
     def counted(self, trajectories: int, steps: int) -> str:
         return _counted(self, trajectories, steps)
@@ -129,15 +144,15 @@ class WeightedImportanceSampling(TwoReleases):
     def statistic(self) -> WeightedReturns:
         returns, target = self._returns, np.asarray(self.target)
         limits = float(self.clip), float(self.discount), returns.centre, returns.radius
-        return WeightedReturns(WeightAndWorth(), target, *limits)
+        return WeightedReturns(WeightAndWorth(), target, *limits, behaviour=self.behaviour)  # type: ignore[arg-type]
 
     def warnings(self, estimate: ValueEstimate) -> list[ConfideWarning]:
         return _clipped(estimate, self.clip)
 
     def _planned(self, logs: Logs, privacy: Request) -> Planned:  # noqa: ARG002
-        _check_log(logs, len(np.asarray(self.target)))
+        _check_log(logs, len(np.asarray(self.target)), known=self.behaviour is not None)
         statistic = self.statistic()
-        shares = self._shares(statistic.bound, "sums of weights and of weighted returns", Bands(BANDS, 1))
+        shares = self._shares(statistic.bound, "sums of weights and of weighted returns", Bands(BANDS, 2))
         return shares, lambda sums: self._estimate(sums, statistic)
 
     def _estimate(self, sums: LogSums, statistic: WeightedReturns) -> ValueEstimate:
@@ -147,19 +162,38 @@ class WeightedImportanceSampling(TwoReleases):
         n_std, b_std = np.full(1, answer.noise.std), np.full(1, answer.noise.std / kappa)
         weight = np.maximum(n, 0.0) / np.maximum(np.maximum(n, 0.0) ** 2 + (b_std / SPREAD) ** 2, 1e-300)
         v = np.clip(b * weight, -1.0, 1.0)
-        held = {"counts": n, "sums": b, "count_std": n_std, "sum_std": b_std, **_weights(answer, self.clip)}
+        held = _weights(answer, self.clip)
         if self.interval_share > 0:
-            gain = np.array([[-v[0]], [1 / kappa]])
-            held["sampling_variance"] = _second_moment(sums, statistic, gain, np.zeros(1))
+            held |= _limits(sums, statistic, answer, self.clip)
         noise_std = weight * np.sqrt(b_std**2 + v**2 * n_std**2)
         return _estimate_of(sums, type(self).__name__, self._returns, v, noise_std, held)
 
 
-def _second_moment(sums: LogSums, statistic: WeightedReturns, gain: Array, offset: Array) -> Array:
-    """sum of (offset + row gain)^2 over users, at most 2 each."""
-    bands = ResidualBands(statistic, np.ascontiguousarray(gain), offset, 2.0, Bands(BANDS, 1))
+def _second_moments(sums: LogSums, statistic: WeightedReturns, gain: Array, offset: Array) -> Array:
+    """The sum over users of r r^T, r = offset + row gain, of norm at most sqrt(5) [coordinate, coordinate]."""
+    bands = ResidualBands(statistic, np.ascontiguousarray(gain), offset, math.sqrt(5), Bands(BANDS, len(offset)))
     answer = sums.release(bands)
-    return np.maximum(bands.assembled(answer.values, answer.noise.std).ravel(), 0.0)
+    return bands.assembled(answer.values, answer.noise.std)
+
+
+def _limits(sums: LogSums, statistic: WeightedReturns, answer: Released, clip: float) -> dict[str, Array]:
+    """Bounds of E[rho g] for any weights that were clipped, with standard deviations, and the effective sample size.
+
+    rho_c = min(rho, clip) <= rho, E[rho] = 1 and -1 <= g <= 1, so E[rho_c (1 + g)] - 1 <= E[rho g] <= 1 - E[rho_c (1 - g)]: the two are
+    2 (1 - E[rho_c]) apart, which is what the clip took off. Noise and sampling (from second moments of weights and returns together) are
+    of these bounds themselves.
+    """
+    bound = statistic.bound
+    kappa, users = bound.balance if isinstance(bound, WeightAndWorth) else 1.0, max(answer.users, 1)
+    mean = np.array([np.clip(answer.values[0] / users, 0.0, 1.0), np.clip(answer.values[1] / kappa / users, -1.0, 1.0)])
+    moments = _second_moments(sums, statistic, np.diag([1.0, 1 / kappa]), -mean)
+    unit = clip / users
+    w, v = unit * answer.values[0], unit * answer.values[1] / kappa
+    noise = (unit * answer.noise.std) ** 2 * (1 + 1 / kappa**2)
+    below, above = (noise + unit**2 * float(np.array([s, 1]) @ moments @ np.array([s, 1])) for s in (1, -1))
+    effective = users * mean[0] ** 2 / max(moments[0, 0] / users + mean[0] ** 2, 1e-300)
+    numbers = {"lower": v + w - 1, "lower_std": math.sqrt(below), "upper": v + 1 - w, "upper_std": math.sqrt(above)}
+    return {name: np.full(1, value) for name, value in (numbers | {"effective": effective}).items()}
 
 
 def _estimate_of(sums: LogSums, name: str, returns: Returns, v: Array, noise_std: Array, held: dict[str, Array]) -> ValueEstimate:
@@ -189,11 +223,28 @@ def _clipped(estimate: ValueEstimate, clip: float) -> list[ConfideWarning]:
         return []
     text = (
         f"the clip at {clip:g} takes off about {1 - mean:.0%} of the importance weights (or users contribute zero): the estimate is about "
-        "the clipped weights, and its interval does not cover the difference. The effective sample size is at least "
+        "the clipped weights; its interval covers the difference, and is wide because of it. The effective sample size is at least "
         f"{users * mean / clip:,.0f} of {users:,} users. Use a larger clip, per-decision weights, or a target closer to the policy "
         "that was followed"
     )
     return [ClippedWeightsWarning(text)]
+
+
+def _about(behaviour: npt.ArrayLike | None) -> str:
+    said = "the policy's value, whatever was clipped"
+    return f"{said}," if behaviour is None else f"{said}, if actions were taken with the stated probabilities,"
+
+
+def _behaviour(given: npt.ArrayLike | None, target: Array) -> Array | None:
+    """Public probabilities of actions [s, a]; one of zero is lifted a little, because noise may have made it zero."""
+    if given is None:
+        return None
+    table = numbers("behaviour", given)
+    if table.shape != target.shape[1:] or (table < 0).any() or (np.abs(table.sum(axis=1) - 1) > 1e-6).any():
+        raise InvalidParameter(
+            f"behaviour must be probabilities [s, a] of shape {target.shape[1:]} that sum to one, got shape {table.shape}"
+        )
+    return np.maximum(table, _RARE)
 
 
 def _clip(value: float) -> float:
@@ -208,10 +259,14 @@ def _probabilities(target: npt.ArrayLike | FinitePolicy) -> Array:
     return StochasticPolicy(weights[None] if weights.ndim == 2 else weights).weights
 
 
-def _check_log(logs: Logs, horizon: int) -> None:
+def _check_log(logs: Logs, horizon: int, *, known: bool) -> None:
     """Before anything is paid. Users with more steps than the target would silently count as nobody, and the rest as everybody."""
-    if not getattr(logs, "has_actions", True):
-        raise InvalidParameter("importance sampling needs logs with actions and the probabilities of taking them")
+    acted = all(part.layout.columns.action for part in getattr(logs, "parts", ()))
+    if not acted or not (known or getattr(logs, "has_actions", True)):
+        raise InvalidParameter(
+            "importance sampling needs logs with actions and the probabilities of taking them; without the latter, "
+            "behaviour=model.behaviour of a released model"
+        )
     if 1 < horizon < getattr(logs, "max_steps", 1):
         raise InvalidParameter(
             f"the target policy has {horizon} steps, and up to {logs.max_steps:,} steps of a trajectory count: "  # type: ignore[attr-defined]
@@ -222,7 +277,8 @@ def _check_log(logs: Logs, horizon: int) -> None:
 def _counted(model: "ImportanceSampling | WeightedImportanceSampling", trajectories: int, steps: int) -> str:
     _, states, actions = np.asarray(model.target).shape
     clipped = f"returns are clipped to {model._range}"
-    weights = f"weights above {model.clip:g} are clipped to {model.clip:g}, and the intervals do not cover the resulting bias"
+    covered = "do not cover" if getattr(model, "per_decision", False) else "cover"
+    weights = f"weights above {model.clip:g} are clipped to {model.clip:g}, and the intervals {covered} the resulting bias"
     mean = "" if trajectories == 1 else "; a user contributes their mean"
     outside = f"a user with a state of {states:,} or more or an action of {actions:,} or more, outside the target's table, contributes zero"
     return f"{clipped}; {first_of_user(trajectories, steps)}{mean}; {weights}; {outside}"

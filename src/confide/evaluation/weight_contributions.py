@@ -3,12 +3,14 @@
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from confide.errors import InvalidParameter
 from confide.evaluation import _contribution_kernels as _kernels
 from confide.evaluation.contributions import added_up
 from confide.privacy.bounded import Array, Bounded, L2Ball, grid_for
 from confide.privacy.request import Relation
-from confide.trajectory import LoggedUsers
+from confide.trajectory import Indices, LoggedUsers
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +82,29 @@ class WeightedReturns:
     centre: float
     radius: float
     per_decision: bool = False
+    behaviour: Array | None = field(default=None, repr=False)  # [s, a], in the place of logged probabilities
 
     def per_user(self, users: LoggedUsers) -> Array:
         """[user, coordinate], before rounding. PRIVATE."""
-        if users.actions is None or users.probabilities is None:
+        if users.actions is None or (users.probabilities is None and self.behaviour is None):
             raise InvalidParameter("importance sampling needs logs with actions and the probabilities of taking them")
-        logged = users.trajectories, users.users, users.valid
+        logged = users.probabilities
+        probabilities = self._looked_up(users.states, users.actions) if logged is None or self.behaviour is not None else logged
+        ends = users.trajectories, users.users, users.valid
         limits = self.discount, self.limit, self.centre, self.radius
         pairs = _kernels.weighted_returns(
-            users.states, users.rewards, users.actions, users.probabilities, *logged, self.target, *limits, self.per_decision
+            users.states, users.rewards, users.actions, probabilities, *ends, self.target, *limits, self.per_decision
         )
         if isinstance(self.bound, L2Ball):
             return pairs[:, 1:].copy()
         pairs[:, 1] *= self.bound.balance
         return pairs
+
+    def _looked_up(self, states: Indices, actions: Indices) -> Array:
+        """Of a state or an action that does not exist, one; the user is not counted."""
+        table = np.asarray(self.behaviour)
+        inside = (states >= 0) & (states < len(table)) & (actions >= 0) & (actions < table.shape[1])
+        return np.where(inside, table[np.where(inside, states, 0), np.where(inside, actions, 0)], 1.0)
 
     def contribution(self, users: LoggedUsers) -> Bounded:
         return added_up(self, users)

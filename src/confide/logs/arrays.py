@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.logs.columns import Layout
+from confide.logs.split import Part
 
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[np.float64]
@@ -47,8 +48,9 @@ class Ids:
     larger than the one before. `last`: an array with the last id, which never becomes a Python value that an error could quote.
     """
 
-    def __init__(self, last: Any = None) -> None:
+    def __init__(self, last: Any = None, part: Part | None = None) -> None:
         self.last, self.ascending, self._runs = last, True, 0
+        self._part, self.inside = part, list[bool]()  # of each user that begins: whether they are in the part of a split log
 
     def numbers(self, column: Any) -> Ints:
         import pyarrow as pa
@@ -57,6 +59,8 @@ class Ids:
         column = plain(column)
         if not len(column):
             return NO_INTS
+        if self._part is not None:
+            self._split(column, self._part)
         before, self.last = self.last, column[-1:]
         if pa.types.is_integer(column.type):
             return _ordered(column)
@@ -67,6 +71,16 @@ class Ids:
         numbers: Ints = self._runs + np.cumsum(changes.to_numpy(zero_copy_only=False), dtype=np.int64)
         self._runs = int(numbers[-1])
         return numbers
+
+    def _split(self, column: Any, part: Part) -> None:
+        """Look at each id that differs from the one before it."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        before = column[:1] if self.last is None else self.last
+        begins = pc.not_equal(column, pa.concat_arrays([before, column[:-1]])).to_numpy(zero_copy_only=False)
+        begins[:1] |= self.last is None
+        self.inside += part.holds(column.filter(pa.array(begins)).to_pylist())
 
     @property
     def number(self) -> int:
@@ -98,9 +112,9 @@ class Decoder:
     Lists are cut to `longest` steps, if given, before anything is copied: the memory of a batch must not be decided by one user.
     """
 
-    def __init__(self, layout: Layout, before: Any = None, longest: int | None = None) -> None:
+    def __init__(self, layout: Layout, before: Any = None, longest: int | None = None, part: Part | None = None) -> None:
         self._layout, self._names, self._longest = layout, layout.columns, longest
-        self.users, self._trajectories, self._lists = Ids(before), Ids(), 0
+        self.users, self._trajectories, self._lists = Ids(before, part), Ids(), 0
 
     def rows(self, batch: Any) -> Rows:
         return self._from_lists(batch) if self._layout.lists else self._from_steps(batch)

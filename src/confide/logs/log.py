@@ -10,8 +10,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from confide._digest import digest as digest_of
+from confide.arguments import real, text
 from confide.errors import InvalidParameter, LogError
 from confide.execution import check_backend, each
+from confide.logs import split as splitting
 from confide.logs.check import CHECKED, Check, inspected, refuse_zeros
 from confide.logs.columns import Caps, Columns, Layout, layout_of
 from confide.logs.files import MemorySource, Paths, Source, reading, sources
@@ -47,6 +50,7 @@ class Logs:
     parts: tuple[Part, ...] = field(repr=False)
     backend: str = "local"
     workers: int | None = None
+    people: splitting.Part | None = None
     labels: Labels = field(default=NO_LABELS, repr=False)
 
     def on(self, backend: str, *, workers: int | None = None) -> "Logs":
@@ -54,6 +58,35 @@ class Logs:
         is connected to, else one on this machine)."""
         check_backend(backend, workers)
         return replace(self, backend=backend, workers=workers)
+
+    def split(self, holdout: float = 0.5, *, key: str = "") -> "tuple[Logs, Logs]":
+        """The log in two parts of different people: to learn from, and, about this share of them, to test on.
+
+        A keyed hash of the id decides. Each part may be released with a whole budget (see `confide.logs.split` for the proof), and a ledger
+        charges the larger loss of the two. The key need not be secret for that; with another key, people are split anew, and charged anew.
+        """
+        holdout, key = real("holdout", holdout, above=0, below=1), text("key", key)
+        if self.people is not None:
+            raise InvalidParameter("the log is a part of a split log already")
+        name, digest = digest_of([self.identity, self._stamps, holdout, key]), splitting.digest_of_key(key)
+        ends = (splitting.Part(name, test, holdout, digest) for test in (False, True))
+        learn, test = (self._kept(end) for end in ends)
+        return learn, test
+
+    def _kept(self, people: splitting.Part) -> "Logs":
+        parts = tuple(replace(one, people=people) for one in self.parts)
+        return replace(self, parts=parts, people=people, assumptions=(*self.assumptions, people.assumed))
+
+    @property
+    def _stamps(self) -> list[Any]:
+        """A file that was written anew may hold other ids for the same people: then it is not the same split."""
+        files = [Path(part.source.name) for part in self.parts if not hasattr(part.source, "token")]
+        return [(found.st_size, found.st_mtime_ns) for found in (path.stat() for path in dict.fromkeys(files))]
+
+    @property
+    def part(self) -> tuple[str, str] | None:
+        """Which split and which part of it this is, for a ledger; None for a whole log."""
+        return None if self.people is None else (self.people.split, self.people.name)
 
     @property
     def max_trajectories(self) -> int:
@@ -70,7 +103,7 @@ class Logs:
             (str(Path(part.source.name).resolve()), getattr(part.source, "token", ""), repr(part.layout.columns))
             for part in self.parts
         }
-        return repr((sorted(read), self.caps))
+        return repr((sorted(read), self.caps, *(() if self.part is None else self.part)))
 
     @property
     def has_actions(self) -> bool:
@@ -96,6 +129,8 @@ class Logs:
     def check(self, *, states: int | None = None, workers: int | None = 1) -> Check:
         """Counts of what is wrong. NOT PRIVATE: for the data holder only."""
         _check_states(states)
+        if self.people is not None:
+            raise InvalidParameter("a part of a split log cannot be checked: check the whole log")
         counted = each(Guarded(partial(inspected, states=states)), self.parts, workers=workers)
         return sum(counted, Check(assumptions=self.assumptions, labels=self.labels))
 

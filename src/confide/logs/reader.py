@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from confide.errors import LogError
-from confide.logs import _kernels
+from confide.logs import _kernels, split
 from confide.logs.arrays import Decoder, Rows, plain
 from confide.logs.block import Block
 from confide.logs.columns import Caps, Layout
@@ -26,6 +28,7 @@ class Part:
     first: int
     last: int
     groups: int  # of the whole file
+    people: split.Part | None = None  # of a log that was split
 
     def rows(self, decoder: Decoder) -> Iterator[tuple[int, Rows]]:
         """(row group, rows) of these users and nobody else: not of a user who began before, but on to where the last one ends."""
@@ -81,7 +84,7 @@ def parts_of(source: Source, layout: Layout, caps: Caps) -> Iterator[Part]:
 
 def blocks_of(part: Part, rows: int = BLOCK) -> Iterator[LoggedUsers]:
     """The part's users in blocks of about so many rows, up to the caps."""
-    decoder = Decoder(part.layout, part.before(), part.caps.steps)
+    decoder = Decoder(part.layout, part.before(), part.caps.steps, part.people)
     block = Block(part.layout.columns, part.caps, rows, numbered=part.layout.columns.step is not None and not part.layout.lists)
     if decoder.users.last is not None:
         block.at[_kernels.KNOWN], block.at[_kernels.USER] = 1, decoder.users.number
@@ -90,6 +93,16 @@ def blocks_of(part: Part, rows: int = BLOCK) -> Iterator[LoggedUsers]:
             raise part.disorder(group)
         if block.full:
             whole, block = block.split()
-            yield whole
+            yield _inside(whole, decoder)
     if block.users:
-        yield block.taken(whole=False)
+        yield _inside(block.taken(whole=False), decoder)
+
+
+def _inside(users: LoggedUsers, decoder: Decoder) -> LoggedUsers:
+    """The users of the part, where the log was split."""
+    inside = decoder.users.inside
+    if not inside:
+        return users
+    keep = np.array(inside[: users.count])
+    del inside[: users.count]
+    return split.chosen(users, keep)

@@ -5,16 +5,18 @@ from typing import TYPE_CHECKING
 from confide._lazy import lazy
 
 if TYPE_CHECKING:
+    from confide.offline.improvement import Improvement
     from confide.offline.learned_policy import Departure, LearnedPolicy
     from confide.offline.model import PrivateModel
     from confide.offline.model_release import ModelRelease
 
-__all__ = ["Departure", "LearnedPolicy", "ModelRelease", "PrivateModel"]
+__all__ = ["Departure", "Improvement", "LearnedPolicy", "ModelRelease", "PrivateModel"]
 
 __getattr__ = lazy(
     __name__,
     {
         "Departure": "learned_policy",
+        "Improvement": "improvement",
         "LearnedPolicy": "learned_policy",
         "ModelRelease": "model_release",
         "PrivateModel": "model",

@@ -15,7 +15,12 @@ from confide._durable import output, staged
 from confide.arguments import array, real
 from confide.errors import InvalidParameter, StateError
 from confide.evaluation.estimate import DAMAGED, guarantee_from_json, guarantee_to_json
+from confide.evaluation.log_sums import Progress
+from confide.logs import Logs
 from confide.logs.labels import Labels
+from confide.mechanisms.sources import NoiseSource
+from confide.offline.gain_planning import Target
+from confide.offline.improvement import Call, Improvement, improvement
 from confide.offline.learned_policy import LearnedPolicy
 from confide.offline.policy_planning import Dynamics, checked_policy, dynamics, followed, pessimistic, state_values
 from confide.offline.reward_planning import rewards_of
@@ -25,6 +30,8 @@ from confide.policy import StochasticPolicy, TabularPolicy
 from confide.privacy.bounded import Array
 from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
+from confide.privacy.ledger import Ledger
+from confide.privacy.request import Request
 from confide.tables.support_features import Support
 
 _FORMAT = "confide-model/1"
@@ -126,6 +133,31 @@ class PrivateModel:
             found.improvement_std,
             self.labels,
         )
+
+    def improvement(
+        self,
+        policy: AnyPolicy,
+        holdout: Logs,
+        *,
+        privacy: Request | None = None,
+        method: str = "auto",
+        ledger: Ledger | None = None,
+        rng: np.random.Generator | None = None,
+        noise: NoiseSource | None = None,
+        progress: Progress | None = None,
+        id: str | None = None,
+    ) -> Improvement:
+        """By how much a policy is better than what was done, with 95 % confidence, from people that the model was not learned from.
+
+        `holdout` is the other part of the log: learn, test = logs.split(0.5). It is released under `privacy`, by default that of the model;
+        a ledger charges the larger loss of the two parts. `method`: "weights" tests a mixture of the policy with what was done by clipped
+        importance weights, and needs the logged probabilities of actions and rewards that are not negative; "model" compares the lower
+        value of the policy in a release of the held-out people with their mean return; "auto" takes the one that shows more in this model.
+        """
+        weights = self._weights(policy)
+        changed = policy.changed if isinstance(policy, LearnedPolicy) else np.ones(len(weights), bool)
+        call = Call(ledger, rng, noise, progress, id)
+        return improvement(self, Target(weights, changed), holdout, privacy, method, call)
 
     def _weights(self, policy: AnyPolicy) -> Array:
         S, A = self.table.states, self.table.actions

@@ -49,3 +49,15 @@ def return_range(rewards: Array, terminal: Bools, discount: float, *, ends: bool
         return (min(last, default=0.0), max(last, default=0.0)) if not going.any() else None
     on = [float(going.min()) / (1 - discount), float(going.max()) / (1 - discount)]
     return min(on[0], *last, on[0]), max(on[1], *last, on[1])
+
+
+def step_ranges(table: Table, horizon: int) -> tuple[Array, Array]:
+    """The least and the largest return of k steps [k], k = 0..horizon, whatever follows what; a trajectory may stop before."""
+    rewards = np.array([[table.reward_low, table.reward_high]]) if table.rewards is None else table.rewards
+    terminal = np.zeros(len(rewards), bool) if table.rewards is None else table.terminal
+    going, last = rewards[~terminal], rewards[terminal]
+    low, high = np.zeros(horizon + 1), np.zeros(horizon + 1)
+    for k in range(horizon):
+        low[k + 1] = min(0.0, last.min(initial=0.0), going.min(initial=np.inf) + table.discount * low[k])
+        high[k + 1] = max(0.0, last.max(initial=0.0), going.max(initial=-np.inf) + table.discount * high[k])
+    return low, high

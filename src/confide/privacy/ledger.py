@@ -15,6 +15,12 @@ the ratios multiply to at most e^E_o, the d add up to at most D_o. Interleaved: 
 as P does. Given the answers up to the division, P and R differ in Gaussian answers only, so for every event S
     P(S, no failure) <= e^E_g R(S, no failure) + D_g    and    R(S, no failure) <= e^E_o Q(S).
 Failures have P-mass at most D_o, so P(S) <= e^(E_g + E_o) Q(S) + D_g + D_o: whatever the division, e^E Q(S) + D on every path.
+
+Parts of different people. A spend may be on one part of a split, as (name of the split, name of the part): the split says for every
+person, by what neighbours have in common, in which one part they are. Two neighbours differ in one person, and answers on other parts
+than theirs have the same law on both, given the answers before: they are a function of those and of common data, and the proof above
+needs the answers that see this person only. So a spend on a part is admitted if the spends that its people are in, with it, keep the
+caps: all but those on other parts of the same split. What is spent in all is, of each split, the most that any of its parts has spent.
 """
 
 import contextlib
@@ -42,6 +48,7 @@ _TABLES = {
     "spend": """number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, at TEXT NOT NULL, what TEXT NOT NULL, relation TEXT NOT NULL,
                 kind TEXT NOT NULL CHECK (kind IN ('gaussian', 'pure', 'approx')), mu REAL NOT NULL CHECK (mu >= 0),
                 epsilon REAL NOT NULL CHECK (epsilon >= 0), delta REAL NOT NULL CHECK (delta >= 0)""",
+    "part": "number INTEGER PRIMARY KEY REFERENCES spend (number), split TEXT NOT NULL, part TEXT NOT NULL",
     "release": "number INTEGER PRIMARY KEY REFERENCES spend (number), bytes BLOB NOT NULL",
 }
 
@@ -83,6 +90,7 @@ class Spend:
     relation: Relation
     loss: Loss
     released: bool  # False: charged, and no release is stored yet
+    part: tuple[str, str] | None = None  # of which split, and which part: nobody else's data were used
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,19 +184,29 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         """Nothing is held open between two transactions."""
 
-    def spend(self, id: str, what: str, loss: Loss, relation: Relation | str, *, release: Callable[[], bytes]) -> bytes:
+    def spend(
+        self,
+        id: str,
+        what: str,
+        loss: Loss,
+        relation: Relation | str,
+        *,
+        release: Callable[[], bytes],
+        part: tuple[str, str] | None = None,
+    ) -> bytes:
         """Charge `loss`, then make the release and store it; under an id that has a stored release, return that one.
 
         The charge is durable before `release` is called, and the release before it is returned. If `release` raises, or the
         process dies, the spend stays charged; the same spend, retried under its id, goes on from there and pays nothing. Of two
         that race under one id both get the bytes stored first: the other draw never leaves. Id, description and release are
-        public. `release` must publish nothing itself, and whether it fails must not depend on the private data.
+        public. `release` must publish nothing itself, and whether it fails must not depend on the private data. `part`: only the people
+        of this part of a split are in it, see the docstring of the module.
         """
         arguments.text("id", id, empty=False)
         arguments.text("what", what, empty=False)
         if not callable(release):
             raise InvalidParameter(f"release must be a function that returns bytes, got {arguments.shown(release)}")
-        number, stored = self._charge(id, (what, parse_relation(relation).value, *_columns(loss)), loss)
+        number, stored = self._charge(id, (what, parse_relation(relation).value, *_columns(loss)), loss, _named(part))
         if stored is not None:
             return stored
         payload = release()
@@ -204,6 +222,11 @@ class Ledger:
         with self._transaction() as db, self._rows():
             return _account(db)
 
+    def account_of(self, part: tuple[str, str] | None) -> Account:
+        """The same for the people of one part of a split: without what was spent on other parts of it."""
+        with self._transaction() as db, self._rows():
+            return _account(db, _named(part))
+
     @property
     def total(self) -> Total:
         return self.account.total
@@ -218,12 +241,15 @@ class Ledger:
 
     @property
     def spends(self) -> tuple[Spend, ...]:
-        columns = "id, at, what, relation, kind, mu, epsilon, delta, release.number IS NOT NULL"
+        columns = "spend.number, id, at, what, relation, kind, mu, epsilon, delta, release.number IS NOT NULL"
         with self._transaction() as db, self._rows():
+            parts = _parts(db)
             rows = db.execute(f"SELECT {columns} FROM spend LEFT JOIN release USING (number) ORDER BY spend.number").fetchall()
-            return tuple(_spend(row) for row in rows)
+            return tuple(_spend(row, parts.get(number)) for number, *row in rows)
 
-    def _charge(self, id: str, line: tuple[str | float, ...], loss: Loss) -> tuple[int, bytes | None]:
+    def _charge(
+        self, id: str, line: tuple[str | float, ...], loss: Loss, part: tuple[str, str] | None
+    ) -> tuple[int, bytes | None]:
         """The number of the spend, charged now or before, and its release if there is one already."""
         columns = "what, relation, kind, mu, epsilon, delta"
         with self._transaction(write=True) as db:
@@ -231,16 +257,23 @@ class Ledger:
             if (known := db.execute(query, (id,)).fetchone()) is not None:
                 if known[2:] != line:
                     raise LedgerError(f"the id {id!r} was spent on another description, loss or relation: choose a new id")
+                if known[1] is None and _parts(db).get(known[0]) != part:
+                    raise LedgerError(f"the id {id!r} was spent on another part of the log: choose a new id")
                 return known[0], known[1]
             with self._rows():
-                account = _account(db)
+                account = _account(db, part)
             if line[1] != account.total.relation:
                 raise LedgerError(f'the ledger adds up relation "{account.total.relation}", and this release has "{line[1]}"')
             caps = account.admit(loss)
             if caps is not account.caps and caps is not None:
                 db.execute("INSERT INTO division VALUES (1, ?, ?, ?)", astuple(caps))
             row = (id, datetime.now(UTC).isoformat(timespec="seconds"), *line)
-            return db.execute(f"INSERT INTO spend (id, at, {columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row).lastrowid or 0, None
+            number = db.execute(f"INSERT INTO spend (id, at, {columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row).lastrowid or 0
+            if part is not None:
+                if not _has_parts(db):  # made by an earlier version
+                    _grow(db, "part")
+                db.execute("INSERT INTO part VALUES (?, ?, ?)", (number, *part))
+            return number, None
 
     @contextlib.contextmanager
     def _transaction(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
@@ -284,32 +317,72 @@ def _connect(path: Path) -> Iterator[sqlite3.Connection]:
 def _empty(total: Total) -> bytes:
     """A ledger without spends, as the bytes of its file."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
-        for table, columns in _TABLES.items():
-            db.execute(f"CREATE TABLE {table} ({columns})")
-            for act in ("UPDATE", "DELETE"):
-                db.execute(f"CREATE TRIGGER {table}_{act} BEFORE {act} ON {table} BEGIN SELECT RAISE(ABORT, 'only grows'); END")
+        for table in _TABLES:
+            _grow(db, table)
         db.execute("INSERT INTO total VALUES (?, ?, ?, ?, ?)", astuple(total))
         db.execute(f"PRAGMA application_id = {_APPLICATION}")
         db.execute(f"PRAGMA user_version = {_VERSION}")
         return db.serialize()
 
 
-def _account(db: sqlite3.Connection) -> Account:
+def _grow(db: sqlite3.Connection, table: str) -> None:
+    db.execute(f"CREATE TABLE {table} ({_TABLES[table]})")
+    for act in ("UPDATE", "DELETE"):
+        db.execute(f"CREATE TRIGGER {table}_{act} BEFORE {act} ON {table} BEGIN SELECT RAISE(ABORT, 'only grows'); END")
+
+
+def _has_parts(db: sqlite3.Connection) -> bool:
+    return db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'part'").fetchone() is not None
+
+
+def _parts(db: sqlite3.Connection) -> dict[int, tuple[str, str]]:
+    """The split and the part of each spend that has one, by the spend's number."""
+    rows = db.execute("SELECT number, split, part FROM part").fetchall() if _has_parts(db) else []
+    return {number: (arguments.text("split", split), arguments.text("part", part)) for number, split, part in rows}
+
+
+def _named(part: tuple[str, str] | None) -> tuple[str, str] | None:
+    if part is None:
+        return None
+    if not isinstance(part, tuple) or len(part) != 2:
+        raise InvalidParameter(f"part must be (name of the split, name of the part), got {arguments.shown(part)}")
+    return arguments.text("part", part[0], empty=False), arguments.text("part", part[1], empty=False)
+
+
+def _account(db: sqlite3.Connection, part: tuple[str, str] | None = None) -> Account:
+    """Of all spends, or of those that the people of a part are in."""
     total = Total(*db.execute("SELECT epsilon, delta, relation, others_epsilon, others_delta FROM total").fetchone())
     caps = db.execute("SELECT mu, epsilon, delta FROM division").fetchone()
-    spent = _add(db.execute("SELECT mu, epsilon, delta FROM spend"))
+    spent = _spent(db, part)
     for amount in (spent, Amount(*caps)) if caps else (spent,):
         for name in ("mu", "epsilon", "delta"):
             arguments.real(name, getattr(amount, name), at_least=0)
     return Account(total, spent, caps and Amount(*caps))
 
 
-def _spend(row: tuple[Any, ...]) -> Spend:
+def _spent(db: sqlite3.Connection, part: tuple[str, str] | None) -> Amount:
+    """The spends that the people of a part are in; None: the most of any part."""
+    parts, common = _parts(db), list[tuple[float, ...]]()
+    on_parts: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+    for number, *amounts in db.execute("SELECT number, mu, epsilon, delta FROM spend"):
+        place = parts.get(number)
+        if place is None or place == part:
+            common.append(tuple(amounts))
+        elif part is None or place[0] != part[0]:
+            on_parts.setdefault(place, []).append(tuple(amounts))
+    most: dict[str, Amount] = {}
+    for (split, _), rows in on_parts.items():
+        before, here = most.get(split, Amount(0.0, 0.0, 0.0)), _add(rows)
+        most[split] = Amount(*(max(pair) for pair in zip(astuple(before), astuple(here), strict=True)))
+    return _add([*common, *map(astuple, most.values())])
+
+
+def _spend(row: list[Any], part: tuple[str, str] | None) -> Spend:
     """A line of the file; what somebody has edited is refused, whatever it is."""
     id, at, what, relation, *loss, done = row
     for name, said in (("id", id), ("at", at), ("what", what)):
         arguments.text(name, said)
-    return Spend(id, at, what, Relation(relation), _loss(*loss), bool(done))
+    return Spend(id, at, what, Relation(relation), _loss(*loss), bool(done), part)
 
 
 def _add(rows: Iterable[Iterable[float]]) -> Amount:

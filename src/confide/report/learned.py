@@ -14,6 +14,7 @@ from confide import drawing
 from confide._durable import staged
 from confide.drawing import LIGHT
 from confide.logs.labels import named
+from confide.offline.improvement import Improvement
 from confide.offline.learned_policy import LearnedPolicy
 from confide.offline.model import PrivateModel
 from confide.privacy.request import Trust
@@ -36,6 +37,7 @@ class Learned:
     model: PrivateModel
     policy: LearnedPolicy
     said: tuple[tuple[str, str], ...] = ()
+    improvement: Improvement | None = None  # shown on people that the model was not learned from
 
     @property
     def title(self) -> str:
@@ -80,6 +82,8 @@ def words(learned: Learned) -> list[tuple[str, str]]:
     )
     assumed = [] if model.certificate is None else model.certificate.document["assumptions"]
     lines = [("result", learned.headline), ("guarantee", promise_words(model.guarantee)), ("model", how)]
+    if (found := learned.improvement) is not None:
+        lines.insert(1, ("tested", f"{found}. {found.basis[0].upper()}{found.basis[1:]}."))
     return [*lines, *learned.said, *(("assumed", text) for text in assumed)]
 
 
@@ -117,6 +121,7 @@ def record(learned: Learned) -> dict[str, Any]:
         "behaviour": learned.policy.behaviour.tolist(),
         "visits": learned.policy.visits.tolist(),
         "certificate": model.certificate.document if model.certificate is not None else None,
+        "improvement": None if learned.improvement is None else learned.improvement.to_json(),
     }
 
 
@@ -141,6 +146,8 @@ def write_learned(learned: Learned, folder: str | Path, *, command: str = "") ->
     with staged(Path(folder), last="model.npz") as target:
         learned.model.save(target)
         learned.policy.save(target)
+        if learned.improvement is not None:
+            learned.improvement.save(target)
         (target / "figures").mkdir()
         with (target / "policy.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")

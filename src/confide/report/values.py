@@ -98,6 +98,8 @@ def words(shown: Shown) -> list[tuple[str, str]]:
     """(heading, text): the guarantee, the intervals or why there are none, further remarks, and assumptions."""
     estimate = shown.estimate
     lines = [("guarantee", promise_words(estimate.guarantee)), ("intervals", _bars(shown))]
+    if "weight" in estimate.released:
+        lines.append(("weights", _weights(estimate)))
     outside = int(((estimate.values < estimate.lowest) | (estimate.values > estimate.highest)).sum())
     if outside:
         span = f"[{estimate.lowest:g}, {estimate.highest:g}]"
@@ -136,9 +138,19 @@ def _bars(shown: Shown) -> str:
 
 def _why_whole(estimate: Estimate) -> str:
     """An infinite sampling variance means that the estimator cannot bound its error; otherwise there are too few data."""
-    if np.isinf(estimate.released["sampling_variance"]).any():
+    if np.isinf(estimate.released.get("sampling_variance", 0.0)).any():
         return "with this much noise the matrix could be singular; use fewer features or more users"
     return "there are too few data for this much noise"
+
+
+def _weights(estimate: Estimate) -> str:
+    """What a clip took off importance weights, and what is left."""
+    share = float(np.clip(1 - estimate.released["weight"][0], 0.0, 1.0))
+    said = f"the clip takes off about {100 * share:.2g} % of the importance weights"
+    if "effective" not in estimate.released:
+        return f"{said}."
+    users = estimate.guarantee.users
+    return f"{said}; the effective sample size is about {estimate.released['effective'][0]:,.0f} of {users:,} users."
 
 
 def _states(number: int, what: str) -> str:

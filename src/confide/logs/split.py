@@ -1,0 +1,77 @@
+"""People of a log in two parts, by a keyed hash of their ids: one part to learn from, the other one to test on.
+
+Privacy. Neighbouring logs differ in the data of one user, who keeps their id; so they are split in the same way, and differ in one part
+only. Let the learning part be released, and then the testing part, with a question that may depend on the first answer, each with loss
+at most L. If the user is in the testing part, the first answer has the same law on both logs, and given it the second one loses at most
+L. If they are in the learning part, the second answer is computed from the first one and from data that are the same on both logs: it is
+post-processing. So both answers together lose at most L for every user: the larger loss, not the sum. A ledger counts in this way
+(`confide.privacy.ledger`). This needs that the part depends on the id alone; the key may be public, and need not be random.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.trajectory import LoggedUsers
+
+Flags = npt.NDArray[np.bool_]
+WHOLE = 2**64
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The users whose hash is below `holdout` (`test`), or the others. `key` is a digest of the holder's key."""
+
+    split: str  # names the log and how it is split: users of two parts of one split are different people
+    test: bool
+    holdout: float
+    key: bytes = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return "test" if self.test else "learn"
+
+    @property
+    def other(self) -> "Part":
+        return replace(self, test=not self.test)
+
+    @property
+    def assumed(self) -> str:
+        """What a certificate says of it."""
+        return f"Part {self.name!r} of split {self.split}: each person has one id, which decides the part and depends on nothing else."
+
+    def holds(self, ids: Sequence[Any]) -> list[bool]:
+        """Whether these users are in this part. PRIVATE ids stay here."""
+        limit = round(self.holdout * WHOLE)
+        return [(_hash(each, self.key) < limit) == self.test for each in ids]
+
+
+def digest_of_key(key: str) -> bytes:
+    return hashlib.blake2b(key.encode(), digest_size=32).digest()
+
+
+def _hash(id: Any, key: bytes) -> int:
+    """The same number for the same id, whether its column is of a wide or a narrow type."""
+    data = id if isinstance(id, bytes) else (f"i{id}" if isinstance(id, int) else f"s{id}").encode()
+    return int.from_bytes(hashlib.blake2b(data, key=key, digest_size=8).digest(), "big")
+
+
+def chosen(users: LoggedUsers, keep: Flags) -> LoggedUsers:
+    """Some users, whole."""
+    trajectories = np.repeat(keep, np.diff(users.users))
+    lengths = np.diff(users.trajectories)
+    rows = np.repeat(trajectories, lengths)
+    return LoggedUsers(
+        users.states[rows],
+        users.rewards[rows],
+        np.append(0, np.cumsum(lengths[trajectories])),
+        np.append(0, np.cumsum(np.diff(users.users)[keep])),
+        users.valid[keep],
+        None if users.actions is None else users.actions[rows],
+        None if users.probabilities is None else users.probabilities[rows],
+        None if users.gaps is None else users.gaps[rows],
+    )

@@ -1,0 +1,116 @@
+"""The loops over logged trajectories for improvement bounds: gains over what was done, and returns."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide._jit import njit
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[Any]
+
+
+@njit
+def sensible(states: Ints, actions: Ints, rewards: Array, first: int, last: int, S: int, A: int) -> bool:
+    """Whether all rows of a user make sense: states and actions that exist, rewards that are finite."""
+    for i in range(first, last):
+        if states[i] < 0 or states[i] >= S or actions[i] < 0 or actions[i] >= A or not np.isfinite(rewards[i]):
+            return False
+    return True
+
+
+@njit
+def reward_of(known: Array, state: int, action: int, logged: float, low: float, high: float) -> float:
+    """The public reward, or the logged one, clipped."""
+    return float(known[state, action]) if known.size > 0 else min(max(logged, low), high)
+
+
+@njit
+def gains(
+    states: Ints,
+    actions: Ints,
+    rewards: Array,
+    probabilities: Array,
+    trajectories: Ints,
+    users: Ints,
+    valid: Ints,
+    target: Array,
+    changed: Ints,
+    terminal: Ints,
+    known: Array,
+    low: float,
+    high: float,
+    discount: float,
+    horizon: int,
+    share: float,
+    clip: float,
+) -> Array:
+    """sum_t discount^t r_t (min(rho_t, clip) - 1) of each user's first trajectory [user]; zero for a user whose data make no sense."""
+    S, A = target.shape
+    out = np.zeros(valid.size)
+    for u in range(valid.size):
+        begin, finish = trajectories[users[u]], trajectories[users[u + 1]]
+        if not valid[u] or begin == finish or not sensible(states, actions, rewards, begin, finish, S, A):
+            continue
+        stop = min(trajectories[users[u] + 1], begin + horizon)
+        log_weight, power, total, sane = 0.0, 1.0, 0.0, True
+        for i in range(begin, stop):
+            s, a, p = states[i], actions[i], probabilities[i]
+            if not 0.0 < p <= 1.0:
+                sane = False
+                break
+            if changed[s]:
+                ratio = 1.0 - share + share * target[s, a] / p
+                log_weight += np.log(ratio) if ratio > 0.0 else -np.inf
+            r = reward_of(known, s, a, rewards[i], low, high)
+            total += power * r * (np.exp(min(log_weight, np.log(clip))) - 1.0)
+            power *= discount
+            if terminal[s]:
+                break
+        if sane:
+            out[u] = total
+    return out
+
+
+@njit
+def returns(
+    states: Ints,
+    actions: Ints,
+    rewards: Array,
+    trajectories: Ints,
+    users: Ints,
+    valid: Ints,
+    terminal: Ints,
+    choices: int,
+    known: Array,
+    low: float,
+    high: float,
+    discount: float,
+    rest: Array,
+    ends: bool,
+    missing: float,
+) -> Array:
+    """The return of each user's first trajectory [user], up to rest.size - 1 steps; rest[k] is the most that k more steps can add.
+
+    Where a trajectory stops early in a state that is not terminal, and stopping is no end, the most that could have followed is added.
+    A user whose data make no sense has `missing`.
+    """
+    S, horizon = terminal.size, rest.size - 1
+    out = np.full(valid.size, missing)
+    for u in range(valid.size):
+        begin, finish = trajectories[users[u]], trajectories[users[u + 1]]
+        if not valid[u] or begin == finish or not sensible(states, actions, rewards, begin, finish, S, choices):
+            continue
+        stop = min(trajectories[users[u] + 1], begin + horizon)
+        total, power, over = 0.0, 1.0, ends
+        for i in range(begin, stop):
+            total += power * reward_of(known, states[i], actions[i], rewards[i], low, high)
+            power *= discount
+            if terminal[states[i]]:
+                over = True
+                break
+        if not over:
+            total += power * rest[horizon - (stop - begin)]
+        out[u] = total
+    return out

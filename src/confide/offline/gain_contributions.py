@@ -1,0 +1,171 @@
+"""What tells on held-out people whether a policy is better: gains and returns with their squares. PRIVATE until noise is added."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from confide.arguments import real
+from confide.errors import InvalidParameter
+from confide.offline import _gain_kernels as _kernels
+from confide.offline.table_features import Array, Bools, Table
+from confide.privacy.bounded import Bounded, grid_for
+from confide.privacy.request import Relation, parse_relation
+from confide.trajectory import LoggedUsers
+
+BALANCE = 1 / 3  # of squares: they cost at most 5.4 % more noise on the sum
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Pairs (x, kappa x^2) with low <= x <= high, low <= 0 <= high: a number of each user and its square. kappa = `balance`.
+
+    Enforced: x is clipped; what is not finite contributes zero.
+    Sensitivity, with m = max(-low, high) and kappa m <= 1/2. Null: |x| and x^2 are largest at |x| = m: m sqrt(1 + kappa^2 m^2).
+    Replace: f(x, y)^2 = (x - y)^2 (1 + kappa^2 (x + y)^2). Let x > y. If x >= -y, f grows with x: d(f^2)/dx = 2 (x - y) (1 + 2 kappa^2 x
+    (x + y)) > 0, so x = high; and it falls with y: the root of 1 + 2 kappa^2 y (x + y) needs kappa^2 x^2 >= 2. If x < -y, the same with
+    signs changed. So both are at the ends: (high - low) sqrt(1 + kappa^2 (high + low)^2). In L1 |x - y| (1 + kappa |x + y|): for x >= -y
+    its derivative in y is -1 - 2 kappa y <= 0, and the ends again: (high - low)(1 + kappa |high + low|). Both are attained.
+    Rounding moves each coordinate of either neighbour by half a grid step, which is added.
+    """
+
+    low: float
+    high: float
+    balance: float = BALANCE
+
+    def __post_init__(self) -> None:
+        real("low", self.low, at_least=-1e3, at_most=0), real("high", self.high, at_least=0, at_most=1e3)
+        real("balance", self.balance, at_least=1e-3, at_most=1e3)
+        if not self.high - self.low >= 1e-3 or self.balance * self._most > 0.5:
+            raise InvalidParameter(f"low < high and balance * max(-low, high) <= 1/2 must hold, got {self}")
+
+    @property
+    def _most(self) -> float:
+        return max(-self.low, self.high)
+
+    @property
+    def about(self) -> str:
+        return f"a number in [{self.low:g}, {self.high:g}] and its square"
+
+    @property
+    def size(self) -> int:
+        return 2
+
+    @property
+    def largest(self) -> float:
+        return max(self._most, self.balance * self._most**2)
+
+    @property
+    def grid(self) -> float:
+        return grid_for(self.largest)
+
+    def sensitivity(self, relation: Relation) -> float:
+        m, k = self._most, self.balance
+        if parse_relation(relation) == Relation.NULL:
+            return m * math.hypot(1, k * m) + math.sqrt(2) * self.grid
+        return (self.high - self.low) * math.hypot(1, k * (self.high + self.low)) + math.sqrt(2) * self.grid
+
+    def l1_sensitivity(self, relation: Relation) -> float:
+        m, k = self._most, self.balance
+        if parse_relation(relation) == Relation.NULL:
+            return m * (1 + k * m) + 2 * self.grid
+        return (self.high - self.low) * (1 + k * abs(self.high + self.low)) + 2 * self.grid
+
+    def contains(self, values: Array) -> bool:
+        x, square = values
+        return bool(
+            self.low - self.grid <= x <= self.high + self.grid
+            and abs(square - self.balance * x**2) <= (1 + 2 * self.balance * self._most) * self.grid
+        )
+
+    def added_up(self, numbers: Array, unit: float) -> Bounded:
+        """One number per user, in units, before the clip."""
+        with np.errstate(all="ignore"):  # what is printed must not depend on the data
+            x = np.clip(np.where(np.isfinite(numbers), numbers / unit, 0.0), self.low, self.high)
+            sums = np.array([np.rint(part / self.grid).sum() for part in (x, self.balance * x**2)])
+        return Bounded(sums * self.grid, self, len(numbers))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gains:
+    """How much more a mixture of the policy with what was done would have earned: D = sum_t discount^t r_t (min(rho_t, clip) - 1).
+
+    rho_t is the product up to step t of 1 - share + share target(a | s) / p, p the logged probability of the action; 1 where the policy
+    goes on as logged. Rewards are public or clipped, and not negative, so that -worth <= D <= (clip - 1) worth, worth = `highest` being the
+    most that a return can be. Divided by clip * highest it lies in [-1/clip, 1 - 1/clip]. A user's first trajectory counts.
+    """
+
+    bound: Moments
+    table: Table
+    target: Array = field(repr=False)
+    changed: Bools = field(repr=False)
+    horizon: int
+    highest: float
+    share: float
+    clip: float
+
+    def contribution(self, users: LoggedUsers) -> Bounded:
+        if users.actions is None or users.probabilities is None:
+            raise InvalidParameter("gains need logs with actions and the probabilities of taking them")
+        table = self.table
+        found = _kernels.gains(
+            users.states,
+            users.actions,
+            users.rewards,
+            users.probabilities,
+            users.trajectories,
+            users.users,
+            users.valid,
+            self.target,
+            self.changed,
+            table.terminal,
+            _known(table),
+            table.reward_low,
+            table.reward_high,
+            float(table.discount),
+            self.horizon,
+            float(self.share),
+            float(self.clip),
+        )
+        return self.bound.added_up(found, self.clip * self.highest)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shortfalls:
+    """How far each user's return is below the most that it can be, over the range of returns: in [0, 1].
+
+    A user who is not valid contributes zero, which is as if their return were the largest: for an upper bound of the mean return.
+    `rest` [k] is the most that k steps can earn.
+    """
+
+    bound: Moments
+    table: Table
+    rest: Array = field(repr=False)
+    lowest: float
+
+    def contribution(self, users: LoggedUsers) -> Bounded:
+        if users.actions is None:
+            raise InvalidParameter('the log has no actions: open it with action="action"')
+        table, highest = self.table, float(self.rest[-1])
+        found = _kernels.returns(
+            users.states,
+            users.actions,
+            users.rewards,
+            users.trajectories,
+            users.users,
+            users.valid,
+            table.terminal,
+            table.actions,
+            _known(table),
+            table.reward_low,
+            table.reward_high,
+            float(table.discount),
+            self.rest,
+            table.ends,
+            highest,
+        )
+        return self.bound.added_up(highest - found, highest - self.lowest)
+
+
+def _known(table: Table) -> Array:
+    return np.zeros((0, 0)) if table.rewards is None else table.rewards

@@ -1,0 +1,305 @@
+"""Improvement bounds: that a policy is better than what was done, by at least so much, tested on people it was not learned from."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from confide._durable import output, staged
+from confide.arguments import choice, kind
+from confide.errors import InvalidParameter, StateError
+from confide.evaluation.estimate import DAMAGED, guarantee_from_json, guarantee_to_json
+from confide.evaluation.estimator import asked_for, check_call, check_request, publish, source_of
+from confide.evaluation.log_sums import LogSums, Progress
+from confide.logs import Logs
+from confide.mechanisms.sources import NoiseSource
+from confide.offline.gain_contributions import BALANCE, Gains, Moments, Shortfalls
+from confide.offline.gain_planning import LEVEL, MODEL_Z, Counted, Mixture, Target, Z, lower_mean, mixture_for, value_in
+from confide.offline.reward_planning import rewards_of
+from confide.offline.row_planning import rows_of
+from confide.offline.table_features import Array, step_ranges
+from confide.offline.transition_contributions import RootCounts, RootTransitions
+from confide.privacy.certificate import Certificate
+from confide.privacy.guarantee import Guarantee
+from confide.privacy.ledger import Ledger
+from confide.privacy.loss import loss_for
+from confide.privacy.request import NoPrivacy, Relation, Request
+from confide.privatizers import Share
+
+if TYPE_CHECKING:
+    from confide.offline.model import PrivateModel
+
+_FORMAT = "confide-improvement/1"
+METHODS = ("auto", "weights", "model")
+COUNTS_SHARE = 0.9  # of the budget for counts; the rest is for returns of what was done
+_BASIS = {
+    "weights": (
+        "proved: clipping weights only lowers the mean gain, if the logged probabilities are those with which actions were taken and "
+        "rewards are as stated; the level is asymptotic (normal), and was measured: docs/benchmarks/improvement.md"
+    ),
+    "model": "measured, not proved: the bound was true in all but the runs of docs/benchmarks/improvement.md that are listed there",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Improvement:
+    """PUBLIC: with confidence `level`, the value of the policy is at least `bound` above that of what was done.
+
+    Values are expected returns over the first `horizon` steps of a trajectory. `share`: the statement is about following the policy with
+    this probability at each step, else going on as logged; 1: about the policy itself. `clip` of the weights (method "weights").
+    A bound that is not positive shows nothing.
+    """
+
+    bound: float
+    method: str  # weights | model
+    share: float
+    clip: float | None
+    horizon: int
+    users: int  # who were tested on
+    guarantee: Guarantee
+    certificate: Certificate | None = field(repr=False)
+    level: float = LEVEL
+
+    @property
+    def shown(self) -> bool:
+        return self.bound > 0
+
+    @property
+    def basis(self) -> str:
+        """What is proved, and what is measured."""
+        return _BASIS[self.method]
+
+    def __str__(self) -> str:
+        who = "the policy" if self.share == 1 else f"the policy, followed at {100 * self.share:.3g} % of the steps,"
+        how = f"{self.users:,} people it was not learned from, method {self.method}"
+        if not self.shown:
+            return f"not shown to be better than what was done (tested on {how})"
+        return (
+            f"{who} is better than what was done by at least {self.bound:.3g} in the return of {self.horizon:,} steps, "
+            f"with {100 * self.level:g} % confidence (tested on {how})"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        names = ("bound", "method", "share", "clip", "horizon", "users", "level")
+        return {name: getattr(self, name) for name in names} | {"shown": self.shown, "text": str(self), "basis": self.basis}
+
+    def to_bytes(self) -> bytes:
+        """JSON: what a ledger stores, and hands out again."""
+        facts = self.to_json() | {"format": _FORMAT, "guarantee": guarantee_to_json(self.guarantee)}
+        facts["certificate"] = self.certificate.document if self.certificate else None
+        return json.dumps(facts, indent=1, allow_nan=False).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Improvement":
+        try:
+            held = json.loads(data)
+            if held["format"] != _FORMAT:
+                raise StateError(f"the bound has format {held['format']}, this version of confide reads {_FORMAT}")
+            names = ("bound", "method", "share", "clip", "horizon", "users")
+            certificate = Certificate(held["certificate"]) if held["certificate"] else None
+            choice("method", held["method"], METHODS[1:])
+            found = cls(
+                **{name: held[name] for name in names}, guarantee=guarantee_from_json(held["guarantee"]), certificate=certificate
+            )
+            str(found)
+            return found
+        except DAMAGED as error:
+            raise StateError(f"this is not an improvement bound, or it is damaged or cut off: {type(error).__name__}") from None
+
+    def save(self, folder: str | Path) -> None:
+        """`improvement.json` and `improvement_certificate.json`, of its privacy, into a folder: both are public."""
+        with output(Path(folder)), staged(Path(folder), last="improvement.json") as target:
+            if self.certificate:
+                self.certificate.save(target / "improvement_certificate.json")
+            (target / "improvement.json").write_bytes(self.to_bytes())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Question:
+    """What is asked of the held-out people. All fields are public: they name the release."""
+
+    method: str
+    mixture: Mixture | None
+    weights: Array
+    changed: Any
+    horizon: int
+    transitions: int
+    table: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """How a release is made: which ledger is charged, and which noise is drawn."""
+
+    ledger: Ledger | None
+    rng: np.random.Generator | None
+    noise: NoiseSource | None
+    progress: Progress | None
+    id: str | None
+
+
+def improvement(
+    model: "PrivateModel", target: Target, holdout: Logs, privacy: Request | None, method: str, call: Call
+) -> Improvement:
+    """See `PrivateModel.improvement`."""
+    privacy = model.guarantee.request if privacy is None else privacy
+    ledger, id = call.ledger, call.id
+    check_request(privacy)
+    check_call(holdout, ledger, call.progress, id)
+    choice("method", method, METHODS)
+    _check(model, holdout, privacy, method)
+    question = _asked(model, target, holdout, privacy, method)
+    source = source_of(call.rng, call.noise, privacy, asked=asked_for(question, holdout, privacy, ledger, id))
+    test = _weights_test if question.method == "weights" else _model_test
+    shares, finish = test(model, question, target)
+    sums = LogSums(holdout, shares, privacy=privacy, source=source, progress=call.progress, charged=True)
+
+    def make() -> Improvement:
+        bound, users = finish(sums)
+        share, clip = (question.mixture.share, question.mixture.clip) if question.mixture else (1.0, None)
+        certificate = sums.certificate(f"an improvement bound, method {question.method}")
+        return Improvement(bound, question.method, share, clip, question.horizon, users, sums.guarantee, certificate)
+
+    return publish(question, holdout, make, Improvement.from_bytes, privacy=privacy, loss=loss_for(privacy), ledger=ledger, id=id)
+
+
+def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) -> None:
+    if isinstance(privacy, NoPrivacy) or isinstance(model.guarantee.request, NoPrivacy):
+        raise InvalidParameter(
+            "improvement bounds need privacy: without noise few people with large weights decide, and the stated level does not hold"
+        )
+    kind("holdout", holdout, Logs, said="the second part of logs.split(0.5)")
+    people, certificate = holdout.people, model.certificate
+    learned = [] if certificate is None else certificate.document["assumptions"]
+    if people is None or not people.test or people.other.assumed not in learned:
+        raise InvalidParameter(
+            "holdout must be people that the model was not learned from: learn, test = logs.split(0.5), release the model from learn, "
+            "and give test here"
+        )
+    if method == "weights" and (reason := _no_weights(model, holdout)):
+        raise InvalidParameter(f'method="weights" cannot be used: {reason}; use method="model"')
+
+
+def _no_weights(model: "PrivateModel", holdout: Logs) -> str:
+    """Why weights cannot be used, or nothing."""
+    table = model.table
+    if not holdout.has_actions:
+        return 'it needs the probabilities with which actions were taken (open the log with probability="probability")'
+    least = table.reward_low if table.rewards is None else float(table.rewards.min())
+    return "" if least >= 0 else "rewards may be negative, and clipping a weight may then raise the value"
+
+
+def _asked(model: "PrivateModel", target: Target, holdout: Logs, privacy: Request, method: str) -> _Question:
+    """Which method, and which mixture: chosen in the released model alone."""
+    table, horizon = model.table, holdout.max_steps
+    share = holdout.people.holdout if holdout.people else 0.5
+    users = max(1, round(model.guarantee.users * share / (1 - share)))
+    mixture = None
+    if method != "model" and not _no_weights(model, holdout):
+        mixture = mixture_for(model.dynamics, model.start, target, horizon, users, _noise_of(privacy))
+    if method == "auto":
+        other = _predicted(model, target, horizon, users, privacy)
+        method = "weights" if mixture is not None and mixture.predicted >= other else "model"
+    document = model.certificate.document if model.certificate else {}
+    transitions = int(document["mechanisms"][0]["bound"]["transitions"])
+    mixture = mixture if method == "weights" else None
+    return _Question(method, mixture, target.weights, target.changed, horizon, transitions, table)
+
+
+def chosen_method(model: "PrivateModel", target: Target, holdout: Logs, privacy: Request) -> str:
+    """What "auto" is: a function of the released model alone."""
+    return _asked(model, target, holdout, privacy, "auto").method
+
+
+def _noise_of(privacy: Request) -> Callable[[float], tuple[float, float]]:
+    """The noise on sums of gains and of their squares, by the clip; without a delta about that of Laplace noise."""
+    loss, relation = loss_for(privacy), Relation(privacy.relation)
+
+    def noise(clip: float) -> tuple[float, float]:
+        bound = _moments(clip)
+        gaussian = getattr(loss, "mu", None)
+        std = (
+            bound.sensitivity(relation) / gaussian
+            if gaussian
+            else math.sqrt(2) * bound.l1_sensitivity(relation) / privacy.epsilon
+        )
+        return std, std / BALANCE
+
+    return noise
+
+
+def _moments(clip: float) -> Moments:
+    return Moments(-1 / clip, 1 - 1 / clip)
+
+
+def _predicted(model: "PrivateModel", target: Target, horizon: int, users: int, privacy: Request) -> float:
+    """About what the method "model" will show, with the learning part in the place of the held-out one."""
+    given = _counted(model, model.counts, model.totals, model.reward_sums, model.starts, model.noise_std)
+    learned = model.guarantee.users
+    policy, logged = (
+        value_in(model.dynamics, given, _whole(model, each), horizon, learned) for each in (target.weights, model.behaviour)
+    )
+    span = float(step_ranges(model.table, horizon)[1][-1])
+    noise = span * _noise_of(privacy)(1.0)[0] / math.sqrt(1 - COUNTS_SHARE) / users
+    return policy.value - logged.value - MODEL_Z * math.hypot(policy.std, noise)
+
+
+def _whole(model: "PrivateModel", policy: Array) -> Array:
+    """A policy [s, a] with a row for the end."""
+    S, A = model.dynamics.states, model.table.actions
+    return np.vstack([policy, np.zeros((S - len(policy), A))])
+
+
+def _weights_test(model: "PrivateModel", question: _Question, target: Target) -> Any:
+    mixture, table = question.mixture, model.table
+    assert mixture is not None
+    highest = float(step_ranges(table, question.horizon)[1][-1])
+    bound = _moments(mixture.clip)
+    gains = Gains(bound, table, target.weights, target.changed, question.horizon, highest, mixture.share, mixture.clip)
+
+    def finish(sums: LogSums) -> tuple[float, int]:
+        answer = sums.release(gains)
+        (total, squares), std, users = answer.values, answer.noise.std, max(answer.users, 1)
+        lower = lower_mean(float(total), float(squares) / BALANCE, std, std / BALANCE, users)
+        return lower * mixture.clip * highest, answer.users
+
+    return [Share(bound, 1.0, "gains of a mixture of the policy with what was done, and their squares")], finish
+
+
+def _model_test(model: "PrivateModel", question: _Question, target: Target) -> Any:
+    table, horizon, support = model.table, question.horizon, model.table.support
+    low, high = step_ranges(table, horizon)
+    starts = table.states if table.start is None else 0
+    bound = RootCounts(support.cells, support.pairs, starts, question.transitions, model.total_weight, model.reward_weight)
+    centre, radius = (table.reward_low + table.reward_high) / 2, (table.reward_high - table.reward_low) / 2
+    counts = RootTransitions(bound, support, table.states, horizon, centre, radius)
+    returns = Shortfalls(Moments(0.0, 1.0), table, high, float(low[-1]))
+    shares = [
+        Share(bound, COUNTS_SHARE, "root-weighted counts of transitions"),
+        Share(returns.bound, 1 - COUNTS_SHARE, "returns of what was done, and their squares"),
+    ]
+
+    def finish(sums: LogSums) -> tuple[float, int]:
+        answer, short = sums.release(counts), sums.release(returns)
+        given = _counted(model, *bound.unpack(answer.values), answer.noise.std)
+        std, users, span = short.noise.std, max(short.users, 1), float(high[-1] - low[-1])
+        mean = float(short.values[0]) / users
+        second = max(float(short.values[1]) + Z * std, 0.0) / (BALANCE * users)
+        done = float(high[-1]) - span * mean
+        done_std = span * math.sqrt(max(second - mean**2, 0.0) / users + (std / users) ** 2)
+        found = value_in(model.dynamics, given, _whole(model, target.weights), horizon, users)
+        return found.value - done - MODEL_Z * math.hypot(found.std, done_std), answer.users
+
+    return shares, finish
+
+
+def _counted(model: "PrivateModel", counts: Array, totals: Array, reward_sums: Array, starts: Array, noise: float) -> Counted:
+    table = model.table
+    rows = rows_of(counts, totals, noise, model.total_weight, table.support)
+    mean, std = rewards_of(table, rows, reward_sums, noise / (model.reward_weight or 1.0))
+    rewards = np.maximum(mean - std, table.reward_low) if table.rewards is None else mean
+    return Counted(table, counts, totals, starts, rewards[: table.states], noise, model.total_weight)

@@ -1,0 +1,124 @@
+"""How many people a log needs until what is learned from it beats what was done: rehearsed on a public stand-in, without data."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from confide.arguments import array, kind, real, whole
+from confide.errors import InvalidParameter
+from confide.evaluation.estimator import check_request
+from confide.logs.simulate import simulate
+from confide.offline.model import PrivateModel
+from confide.offline.model_release import ModelRelease
+from confide.offline.policy_planning import checked_policy
+from confide.policy import StochasticPolicy
+from confide.privacy.bounded import Array
+from confide.privacy.guarantee import no_guarantee
+from confide.privacy.loss import GaussianDP, loss_for
+from confide.privacy.request import NoPrivacy, Relation, Request
+from confide.problems.finite import FiniteProblem
+
+_REHEARSED = 4000  # people who are simulated once
+_LEAST, _MOST = 100.0, 1e9
+_STEP = 1.1  # people are told apart up to this factor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rehearsal:
+    """A public stand-in for a table, with behaviour [s, a], from which the expected counts of a person are known."""
+
+    made: ModelRelease
+    world: FiniteProblem
+    behaviour: Array = field(repr=False)
+    person: Array = field(repr=False)  # the mean contribution
+    values: tuple[float, float]  # of the behaviour, and of the best policy
+
+    def score(self, people: float, noise_std: float, pessimism: float, rng: np.random.Generator) -> float:
+        """The share of the way from the behaviour to the best policy, of a plan from so many people."""
+        bound = self.made.statistic().bound
+        sampled = people * self.person + np.sqrt(people * np.maximum(self.person, 0.0)) * rng.standard_normal(bound.size)
+        noisy = sampled + noise_std * rng.standard_normal(bound.size)
+        weights = bound.total_weight, bound.reward_weight
+        model = PrivateModel(self.made.table(), *bound.unpack(noisy), noise_std, *weights, no_guarantee(round(people)), None)
+        low, high = self.values
+        return (_value(self.world, self.made, model.plan(pessimism).mixed(self.behaviour)) - low) / (high - low)
+
+
+def rehearsal(made: ModelRelease, world: FiniteProblem, behaviour: Array | None = None, *, seed: int = 0) -> Rehearsal:
+    """Of a finite problem whose first step's table is the stand-in; behaviour is uniform if None. Trajectories have its horizon."""
+    kind("made", made, ModelRelease), kind("world", world, FiniteProblem)
+    S, A = made.states, made.actions
+    if (world.states, world.truth.rewards.shape[-1]) != (S, A):
+        raise InvalidParameter(f"the stand-in must have {S} states and {A} actions, got {world.states} states")
+    shares = np.full((S, A), 1 / A) if behaviour is None else checked_policy("behaviour", array("behaviour", behaviour), S, A)
+    policy = StochasticPolicy(np.repeat(shares[None], world.horizon, axis=0))
+    terminal: Array = made.terminal  # type: ignore[assignment]
+    ends = np.flatnonzero(terminal).tolist()
+    statistic = made.statistic(world.horizon)
+    rng = np.random.default_rng(whole("seed", seed, at_least=0))
+    total = sum(statistic.contribution(block).values for block in simulate(world, policy, _REHEARSED, rng, end=ends))
+    best = _best(world, made)
+    values = _value(world, made, shares), _value(world, made, best)
+    if not values[1] > values[0]:
+        raise InvalidParameter("in the stand-in nothing is better than the behaviour: there is nothing to learn")
+    return Rehearsal(made, world, shares, np.asarray(total) / _REHEARSED, values)
+
+
+def people_needed(found: Rehearsal, privacy: Request, *, pessimism: float = 1.0, score: float = 0.1, runs: int = 40) -> int:
+    """The least number of people from which the plan is this share of the way to the best policy in at least half of the runs.
+
+    By bisection: what is learned grows with people. For a log that is split, this many are needed in the part that learns.
+    """
+    check_request(privacy)
+    kind("found", found, Rehearsal), whole("runs", runs, at_least=1), real("score", score, above=0, below=1)
+    real("pessimism", pessimism, at_least=0, at_most=1e6)
+    noise = 0.0
+    if not isinstance(privacy, NoPrivacy):
+        loss = loss_for(privacy)
+        if not isinstance(loss, GaussianDP):
+            raise InvalidParameter("a model is released with Gaussian noise: delta must be positive")
+        noise = found.made.statistic().bound.sensitivity(Relation(privacy.relation)) / loss.mu
+
+    def enough(people: float) -> bool:
+        scores = [found.score(people, noise, pessimism, np.random.default_rng([run, 1])) for run in range(runs)]
+        return float(np.median(scores)) >= score
+
+    low, high = _LEAST, _LEAST
+    while not enough(high):
+        low, high = high, 4 * high
+        if high > _MOST:
+            raise InvalidParameter(
+                f"more than {_MOST:,.0f} people would be needed: use a larger epsilon, or fewer states and actions"
+            )
+    while high > _STEP * low and high > _LEAST:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return math.ceil(high)
+
+
+def _dynamics(world: FiniteProblem, made: ModelRelease) -> tuple[Array, Array]:
+    """Transitions that go on [s, a, s'] and rewards [s, a] of the first step."""
+    terminal: Array = made.terminal  # type: ignore[assignment]
+    P = world.truth.transitions.dense()[0] * ~np.asarray(terminal, bool)[:, None, None]
+    return P, world.truth.rewards[0]
+
+
+def _value(world: FiniteProblem, made: ModelRelease, policy: Array) -> float:
+    """Discounted, without a horizon, as the model's."""
+    P, rewards = _dynamics(world, made)
+    mixed = np.einsum("sa,sat->st", policy, P)
+    V = np.linalg.solve(np.eye(len(mixed)) - made.discount * mixed, (policy * rewards).sum(axis=1))
+    return float(world.truth.start @ V)
+
+
+def _best(world: FiniteProblem, made: ModelRelease) -> Array:
+    P, rewards = _dynamics(world, made)
+    Q = rewards
+    for _ in range(10_000):
+        after = rewards + made.discount * P @ Q.max(axis=1)
+        if np.abs(after - Q).max() <= 1e-10 * max(float(np.abs(after).max()), 1.0):
+            break
+        Q = after
+    best: Array = np.eye(made.actions)[Q.argmax(axis=1)]
+    return best

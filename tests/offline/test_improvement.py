@@ -1,0 +1,218 @@
+"""Improvement bounds: what is asked of held-out people, what is refused, and whether it is true."""
+
+import math
+
+import numpy as np
+import pytest
+
+import confide
+from confide.audit.verify import verify
+from confide.errors import BudgetExceeded, InvalidParameter, StateError
+from confide.logs import in_memory, simulate
+from confide.offline import Improvement, ModelRelease
+from confide.offline.gain_contributions import Gains, Moments, Shortfalls
+from confide.offline.gain_planning import lower_mean
+from confide.offline.table_features import step_ranges
+from confide.policy import StochasticPolicy, uniform_policy
+from confide.problems import riverswim
+from confide.trajectory import LoggedUsers
+
+STATES, ACTIONS, STEPS, DISCOUNT = 4, 2, 12, 0.9
+STRONG = confide.CentralDP(4.0, 1e-6)
+
+
+@pytest.fixture(scope="module")
+def world():
+    return riverswim(states=STATES, horizon=STEPS)
+
+
+@pytest.fixture(scope="module")
+def asked(world):
+    return ModelRelease(states=STATES, actions=ACTIONS, discount=DISCOUNT, rewards=world.rewards[0])
+
+
+def log_of(world, users, seed, policy=None):
+    policy = uniform_policy(STEPS, STATES, ACTIONS) if policy is None else policy
+    return in_memory(simulate(world, policy, users, np.random.default_rng(seed)), max_steps=STEPS)
+
+
+@pytest.fixture(scope="module")
+def halves(world):
+    return log_of(world, 20_000, 0).split(0.5)
+
+
+@pytest.fixture(scope="module")
+def model(asked, halves):
+    return asked.release(halves[0], privacy=STRONG, rng=np.random.default_rng(1))
+
+
+def value(world, policy):
+    P, V = world.transitions.dense()[0], np.zeros(STATES)
+    for _ in range(STEPS):
+        V = (policy * (world.rewards[0] + DISCOUNT * P @ V)).sum(axis=1)
+    return float(world.start @ V)
+
+
+def gain(world, found, policy):
+    uniform = np.full((STATES, ACTIONS), 1 / ACTIONS)
+    return value(world, (1 - found.share) * uniform + found.share * policy) - value(world, uniform)
+
+
+@pytest.mark.parametrize("method", ["weights", "model"])
+def test_a_better_policy_is_shown_to_be_better_and_by_not_more_than_it_is(world, model, halves, method):
+    policy = model.plan()
+    found = model.improvement(policy, halves[1], method=method, rng=np.random.default_rng(2))
+    assert 0 < found.bound < gain(world, found, policy.weights)
+    assert found.method == method and found.horizon == STEPS and found.users + model.guarantee.users == 20_000
+    assert "95 % confidence" in str(found) and ("proved" in found.basis) and ("measured" in found.basis)
+    verified = verify(found.certificate)
+    assert verified.epsilon == pytest.approx(4.0, rel=1e-5)
+
+
+def test_auto_asks_one_question_of_the_two(model, halves):
+    found = [
+        model.improvement(model.plan(), halves[1], method=name, rng=np.random.default_rng(2))
+        for name in ("auto", "weights", "model")
+    ]
+    assert found[0].bound in (found[1].bound, found[2].bound)
+
+
+def test_a_worse_policy_is_not_shown_to_be_better(model, halves):
+    worse = 1 - np.eye(ACTIONS)[model.plan(0.0).choices]
+    for method in ("weights", "model"):
+        found = model.improvement(worse, halves[1], method=method, rng=np.random.default_rng(3))
+        assert not found.shown and str(found).startswith("not shown")
+
+
+def test_the_ledger_charges_the_larger_loss_of_the_two_parts(asked, halves, tmp_path):
+    ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=4.0, delta=1e-6)
+    learned = asked.release(halves[0], privacy=STRONG, ledger=ledger, rng=np.random.default_rng(1))
+    mu = ledger.spent.mu
+    first, again = (
+        learned.improvement(learned.plan(), halves[1], ledger=ledger, rng=np.random.default_rng(seed)) for seed in (1, 2)
+    )
+    assert ledger.spent.mu == mu and len(ledger.spends) == 2
+    assert first.to_bytes() == again.to_bytes()  # the same question has the same answer
+    with pytest.raises(BudgetExceeded):  # another question to the same people costs them again
+        learned.improvement(np.zeros(STATES, int), halves[1], ledger=ledger, rng=np.random.default_rng(1))
+
+
+def test_replacing_a_person_changes_one_part(world):
+    one = log_of(world, 300, 0)
+    block = next(iter(one.blocks()))
+    states = block.states.copy()
+    states[: STEPS * 1] = STATES - 1
+    other = LoggedUsers(states, block.rewards, block.trajectories, block.users, block.valid, block.actions, block.probabilities)
+    parts = [
+        [np.concatenate([b.states for b in part.blocks()]) for part in log.split(0.5)]
+        for log in (one, in_memory(other, max_steps=STEPS))
+    ]
+    same = [np.array_equal(a, b) for a, b in zip(*parts, strict=True)]
+    assert sorted(same) == [False, True]
+
+
+def test_what_does_not_hold_is_refused(world, asked, model, halves):
+    learn, test = halves
+    policy = model.plan()
+    whole = log_of(world, 300, 0)
+    exact = asked.release(learn, privacy=confide.NoPrivacy(), rng=np.random.default_rng(1))
+    for wrong, said in (
+        (lambda: model.improvement(policy, learn), "not learned from"),
+        (lambda: model.improvement(policy, whole), "not learned from"),
+        (lambda: model.improvement(policy, whole.split(0.5)[1]), "not learned from"),
+        (lambda: exact.improvement(policy, test), "need privacy"),
+        (lambda: model.improvement(policy, test, privacy=confide.NoPrivacy()), "need privacy"),
+        (lambda: model.improvement(policy, test, method="guess"), "method"),
+    ):
+        with pytest.raises(InvalidParameter, match=said):
+            wrong()
+
+
+def test_weights_are_refused_without_probabilities_or_with_losses(world, asked, tmp_path):
+    confide.logs.write(
+        tmp_path / "log.parquet", simulate(world, uniform_policy(STEPS, STATES, ACTIONS), 2000, np.random.default_rng(0))
+    )
+    learn, test = confide.logs.open(tmp_path / "log.parquet", action="action", max_steps=STEPS).split(0.5)
+    half = asked.release(learn, privacy=STRONG, rng=np.random.default_rng(1))
+    with pytest.raises(InvalidParameter, match="probabilities"):
+        half.improvement(half.plan(), test, method="weights")
+    assert half.improvement(half.plan(), test, rng=np.random.default_rng(1)).method == "model"
+    log = log_of(world, 2000, 0)
+    losses = ModelRelease(states=STATES, actions=ACTIONS, discount=DISCOUNT, rewards=world.rewards[0] - 0.5)
+    half = losses.release(log.split()[0], privacy=STRONG, rng=np.random.default_rng(1))
+    with pytest.raises(InvalidParameter, match="negative"):
+        half.improvement(half.plan(), log.split()[1], method="weights")
+
+
+def test_gains_are_importance_sampling_and_clipping_only_lowers_them(world, model):
+    """The exact mean gain without a clip is that of the mixture; false alarms: 6e-5 (four standard errors)."""
+    policy = np.eye(ACTIONS)[model.plan().choices.clip(0, ACTIONS - 1)]
+    highest = float(step_ranges(model.table, STEPS)[1][-1])
+    block = next(iter(log_of(world, 20_000, 5).blocks()))
+    means = {}
+    for clip in (1.5, 3.0, 1e3):
+        statistic = Gains(Moments(-1 / clip, 1 - 1 / clip), model.table, policy, np.ones(STATES, bool), STEPS, highest, 0.3, clip)
+        total, square = statistic.contribution(block).values
+        mean = total / block.count * clip * highest
+        means[clip] = mean, math.sqrt(square * 3 / block.count) * clip * highest / math.sqrt(block.count)
+    uniform = np.full((STATES, ACTIONS), 0.5)
+    true = value(world, 0.7 * uniform + 0.3 * policy) - value(world, uniform)
+    assert abs(means[1e3][0] - true) < 4 * means[1e3][1]
+    assert means[1.5][0] <= means[3.0][0] <= means[1e3][0] + 1e-6
+
+
+def test_a_record_that_stops_early_counts_as_the_most_that_could_have_followed(model):
+    low, high = step_ranges(model.table, STEPS)
+    short = LoggedUsers(
+        np.zeros(3, np.int64),
+        np.zeros(3),
+        np.array([0, 3]),
+        np.array([0, 1]),
+        np.ones(1, bool),
+        np.zeros(3, np.int64),
+        np.full(3, 0.5),
+    )
+    short_of = Shortfalls(Moments(0.0, 1.0), model.table, high, float(low[-1])).contribution(short).values[0]
+    paid = sum(DISCOUNT**t * model.table.rewards[0, 0] for t in range(3))
+    assert (1 - short_of) * high[-1] == pytest.approx(paid + DISCOUNT**3 * high[STEPS - 3], abs=1e-5)
+
+
+def test_the_level_holds_for_rare_gains_under_noise():
+    """Two-point laws: the error is at most .05 plus four standard errors of 4000 runs; without the noise it is not."""
+    rng, users, clip, mu = np.random.default_rng(0), 5000, 3.0, 0.2367
+    bound = Moments(-1 / clip, 1 - 1 / clip)
+    std = bound.sensitivity("replace") / mu
+    errors = {}
+    for rare in (3 / users, 30 / users, 0.1):
+        low = -rare * bound.high / (1 - rare)  # so that the mean is zero
+        often = rng.binomial(users, rare, size=4000)
+        total = often * bound.high + (users - often) * low
+        squares = often * bound.high**2 + (users - often) * low**2
+        noisy = zip(total + rng.normal(0, std, 4000), squares + rng.normal(0, 3 * std, 4000), strict=True)
+        errors[rare] = np.mean([lower_mean(a, b, std, 3 * std, users) > 0 for a, b in noisy])
+    assert max(errors.values()) < 0.05 + 4 * math.sqrt(0.05 * 0.95 / 4000)
+    missed = rng.binomial(users, 3 / users, size=4000)  # rare losses that nobody has
+    total = -missed * bound.high + (users - missed) * 3 / users * bound.high / (1 - 3 / users)
+    exact = [lower_mean(a, b, 0.0, 0.0, users) > 0 for a, b in zip(total, missed * bound.high**2, strict=True)]
+    assert np.mean(exact) > 0.05
+
+
+def test_bytes_are_read_back_and_damage_is_refused(model, halves, tmp_path):
+    found = model.improvement(model.plan(), halves[1], rng=np.random.default_rng(2))
+    assert Improvement.from_bytes(found.to_bytes()).to_bytes() == found.to_bytes()
+    found.save(tmp_path / "out")
+    assert (tmp_path / "out" / "improvement.json").read_bytes() == found.to_bytes()
+    for damaged in (
+        b"",
+        b"{}",
+        found.to_bytes()[:-5],
+        found.to_bytes().replace(b"confide-improvement/1", b"confide-improvement/9"),
+    ):
+        with pytest.raises(StateError):
+            Improvement.from_bytes(damaged)
+
+
+def test_a_stochastic_policy_is_tested_as_it_is(world, model, halves):
+    good = StochasticPolicy(np.tile([0.2, 0.8], (STEPS, STATES, 1)))
+    found = model.improvement(good, halves[1], method="model", rng=np.random.default_rng(4))
+    assert found.bound < gain(world, found, np.tile([0.2, 0.8], (STATES, 1)))
