@@ -56,7 +56,11 @@ def test_the_folder_has_everything_and_the_ledger_is_charged_once(log, call):
     with open("out/policy.csv") as file:
         assert len(list(csv.reader(file))) == 5
     page = Path("out/report.html").read_text()
-    assert "from 2,000 users, a policy worth" in page and "--seed" not in page
+    assert (
+        "From 2,000 users, a policy worth" in page
+        and "What it reveals of any one user is limited" in page
+        and "--seed" not in page
+    )
     assert "consistent" in call("verify", "out/certificate.json")
     assert "already contains a model" in call("learn", log, *ASK, *FAST, "--out", "out", code=2)
     assert "the budget does not cover" in call(
@@ -122,6 +126,9 @@ def test_declared_labels_say_how_many_states_and_actions_there_are(labelled, cal
     call(*labelled, "--out", "log.parquet", "--states-file", "states.txt", "--actions-file", "actions.txt")
     found = json.loads(call("learn", "log.parquet", "--no-privacy", "--discount", 0.9, "--json"))
     assert list(found["policy"]) == ["well", "ill"] and found["actions"] == ["rest", "drug"]
+    ended = json.loads(call("learn", "log.parquet", "--no-privacy", "--discount", 0.9, "--terminal", "ill", "--json"))
+    assert ended["visits"][0] > 0 and ended["visits"][1] == 0  # nothing is counted where nothing follows
+    assert "or a declared label, got 'dead'" in call("learn", "log.parquet", "--no-privacy", "--terminal", "dead", code=2)
     assert json.loads(call("evaluate", "log.parquet", "--no-privacy", "--discount", 0.9, "--json"))["labels"] == ["well", "ill"]
 
 

@@ -26,7 +26,8 @@ Rewards = Annotated[
 ]
 RewardRange = Annotated[tuple[float, float], typer.Option(metavar="LOW HIGH", help="Range that learned rewards are clipped to.")]
 Terminal = Annotated[
-    list[int] | None, typer.Option(help="Public terminal state, which pays once; repeat for several.", show_default=False)
+    list[str] | None,
+    typer.Option(help="Public terminal state, which pays once, by number or label; repeat for several.", show_default=False),
 ]
 Ends = Annotated[
     bool | None,
@@ -108,7 +109,7 @@ def learn(
         transitions=transitions,
         rewards=_table(rewards, "rewards", states),
         reward_range=reward_range,
-        terminal=_terminal(terminal, states),
+        terminal=_terminal(terminal, states, files),
         ends=ends,
         support=_support(support),
         return_bound=return_bound,
@@ -161,16 +162,21 @@ def _table(path: Path | None, what: str, states: int) -> Any:
     return table.ravel() if table.size == states else table
 
 
-def _terminal(listed: list[int] | None, states: int) -> Any:
+def _terminal(listed: list[str] | None, states: int, files: list[str]) -> Any:
     import numpy as np
 
     from confide.errors import InvalidParameter
+    from confide.logs.labels import labels_of
 
     if not listed:
         return None
-    if not all(0 <= each < states for each in listed):
-        raise InvalidParameter(f"--terminal must be a state in 0..{states - 1}, got {listed}")
-    return np.isin(np.arange(states), listed)
+    labels = labels_of(files).published.state
+    places = {label: place for place, label in enumerate(labels or map(str, range(states)))}
+    places |= {str(place): place for place in range(states) if str(place) not in places}
+    for each in listed:
+        if each not in places:
+            raise InvalidParameter(f"--terminal must be a state in 0..{states - 1} or a declared label, got {each!r}")
+    return np.isin(np.arange(states), [places[each] for each in listed])
 
 
 def _support(path: Path | None) -> Any:
