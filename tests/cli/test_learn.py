@@ -58,7 +58,7 @@ def test_the_folder_has_everything_and_the_ledger_is_charged_once(log, call):
     page = Path("out/report.html").read_text()
     assert (
         "From 2,000 users, a policy worth" in page
-        and "What it reveals of any one user is limited" in page
+        and "the probability of nothing on this page changes by more than the factor e<sup>ε</sup> = 7.39" in page
         and "--seed" not in page
     )
     assert "consistent" in call("verify", "out/certificate.json")

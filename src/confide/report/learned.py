@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 HEADS = ("state", "do", "taken before", "gain", "gain positive", "value", "visits (noisy)")
 _ON_PAGE = 1000  # states
+_NAMED, _TICK = 20, 16  # states with names in the figure, and characters of a name
 
 
 @dataclass(frozen=True)
@@ -106,22 +107,35 @@ def rows(learned: Learned, most: int | None = None) -> list[list[str]]:
     return made
 
 
-def sentences(learned: Learned) -> list[str]:
-    """The headline of a page: what was learned, how sure that is, and what it reveals of one user."""
-    guarantee, found = learned.model.guarantee, learned.improvement
-    said = [f"{learned.headline[0].upper()}{learned.headline[1:]}"]
+def cards(learned: Learned) -> list[tuple[str, str, str]]:
+    """(heading, large, text): what was learned, whether it was shown to be better, and what is revealed of one user."""
+    model, policy, found = learned.model, learned.policy, learned.improvement
+    if policy.changed.any():
+        text = f"instead of {policy.behaviour_value:.3g}, what was done: as the released model predicts."
+        made = [("Worth", f"{policy.value:.3g}", text)]
+    else:
+        made = [
+            ("Worth", f"{policy.behaviour_value:.3g}, as before", "Nothing is surely better than what was done: go on as logged.")
+        ]
     if found is not None:
+        level = f"at least +{found.bound:.3g}" if found.shown else "not shown"
         text = str(found)
-        said.append(f"{text[0].upper()}{text[1:]}.")
-    if guarantee.trust is Trust.NONE:
-        return said
-    instead = "somebody else’s" if guarantee.relation is Relation.REPLACE else "nothing in their place"
-    factor = f"at most the factor e^ε = {np.exp(guarantee.epsilon):.3g}"
-    return [
-        *said,
-        f"What it reveals of any one user is limited: with {instead}, the odds of everything on this page change by {factor}, "
-        f"up to δ = {small(guarantee.delta)}.",
-    ]
+        made.append((f"Better, with {100 * found.level:g}\u202f% confidence", level, f"{text[0].upper()}{text[1:]}."))
+    else:
+        made.append(
+            (
+                "Better",
+                "not tested",
+                "A prediction, not tested on people that it was not learned from: confide learn --holdout does.",
+            )
+        )
+    guarantee = model.guarantee
+    if guarantee.trust is not Trust.NONE:
+        instead = "somebody else’s data" if guarantee.relation is Relation.REPLACE else "nothing"
+        factor = f"by more than the factor e^ε = {np.exp(guarantee.epsilon):.3g}, but for δ = {small(guarantee.delta)}"
+        text = f"With {instead} in the place of any one user’s, the probability of nothing on this page changes {factor}."
+        made.append(("Revealed of one user", f"ε = {guarantee.epsilon:.4g}", text))
+    return made
 
 
 def _cells(learned: Learned) -> list[list[Cell]]:
@@ -182,8 +196,15 @@ def plot_learned(learned: Learned) -> "Figure":
     ax = figure.subplots()
     place = np.arange(len(order))
     ax.plot(place, learned.values[order], "o", color=LIGHT[0], markersize=3.5, label="learned policy")
-    ax.plot(place, learned.before[order], ".", color=LIGHT[1], markersize=3.5, label="as logged")
+    ax.plot(place, learned.before[order], "_", color=LIGHT[1], markersize=7, markeredgewidth=1.6, label="as logged")
     ax.set(xlabel="states, ordered by value", ylabel="value, predicted")
+    if len(order) <= _NAMED:
+        ax.set_xticks(
+            place,
+            [named(learned.policy.labels.state, int(s))[:_TICK].replace("$", r"\$") for s in order],
+            rotation=30,
+            ha="right",
+        )
     ax.legend(frameon=False)
     drawing.dress(ax)
     ax.grid(visible=False, axis="x")
@@ -225,7 +246,8 @@ def _page(learned: Learned, picture: bytes, command: str) -> str:
         "values.html",
         title=learned.title,
         heading="Policy",
-        headline=sentences(learned),
+        headline=f"{learned.headline[0].upper()}{learned.headline[1:]}",
+        cards=cards(learned),
         facts=[many(model.table.states, "state"), many(model.table.actions, "action"), many(guarantee.users, "user"), asked],
         said=[line for line in said if line[0] not in ("result", "guarantee", "assumed")],
         picture=base64.b64encode(picture).decode(),
