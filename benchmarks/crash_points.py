@@ -221,7 +221,7 @@ def commands(log: Path) -> list[Command]:
     compare = ["compare", "sweep.toml", "--out", "out", "--store", "store", "--workers", "1"]
     asked = ["--states", "3", "--epsilon", "1", "--delta", "1e-5", "--source", "fast", "--seed", "7"]
     evaluate = ["evaluate", str(log), *asked, "--ledger", "budget.ledger", "--out", "est"]
-    learned = ["learn", str(log), *asked, "--actions", "1", "--ledger", "budget.ledger", "--out", "model"]
+    learned = ["learn", str(log), *asked, "--actions", "2", "--ledger", "budget.ledger", "--out", "model"]
     init = ["ledger", "init", "budget.ledger", "--epsilon", "10", "--delta", "1e-4"]
     return [
         Command("run --out, 2 seeds", [*run, "--seeds", "2"], "out", nothing, runs_complete),
@@ -435,7 +435,8 @@ def make_log(path: Path) -> None:
     rng, users, steps = np.random.default_rng(0), 50, 4
     columns = {"user": np.repeat(np.arange(users), steps), "trajectory": np.zeros(users * steps, dtype=np.int64)}
     columns |= {"step": np.tile(np.arange(steps), users), "state": rng.integers(3, size=users * steps)}
-    pq.write_table(pa.table({**columns, "reward": rng.random(users * steps)}), path)
+    columns |= {"reward": rng.random(users * steps), "action": rng.integers(2, size=users * steps)}
+    pq.write_table(pa.table(columns), path)
 
 
 def disks_for(folder: Path, number: int) -> tuple[list[int], int]:
