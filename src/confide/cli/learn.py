@@ -120,8 +120,7 @@ def learn(
     layout: dict[str, Any] = {"user": user, "trajectory": trajectory or None, "step": step or None, "state": state}
     layout |= {"reward": reward, "action": action, "max_trajectories": max_trajectories, "max_steps": max_steps}
     layout |= {"probability": probability} if probability else {}
-    held_out = None if holdout is None else (real("--holdout", holdout, above=0, below=1), split_key)
-    _check_holdout(holdout, no_privacy)
+    held_out = _held_out(holdout, split_key, no_privacy)
     asked = LogRelease("model", made, privacy, noise, files, layout, name, PrivateModel, holdout=held_out)
     with only_ours(no_privacy), careful(asked, ledger, out) as budget:
         model, paid, warned, _ = released(asked, budget, out, backend, workers, as_json)
@@ -131,11 +130,15 @@ def learn(
         _show(learned, warned, out, as_json)
 
 
-def _check_holdout(holdout: float | None, no_privacy: bool) -> None:
+def _held_out(holdout: float | None, key: str, no_privacy: bool) -> tuple[float, str] | None:
+    from confide.arguments import real
     from confide.errors import InvalidParameter
 
-    if holdout is not None and no_privacy:
+    if holdout is None:
+        return None
+    if no_privacy:
         raise InvalidParameter("--holdout needs privacy: without noise the stated level of the bound does not hold")
+    return real("--holdout", holdout, above=0, below=1), key
 
 
 def _tested(asked: LogRelease, learned: "Learned", ledger: Any, backend: str, workers: int | None) -> "Learned":
