@@ -2,6 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
+# The TypeScript client and its tools.
+CLIENT := clients/typescript
+TOOLS := $(CLIENT)/node_modules/ready
 # In full: commands and scripts that the tests start elsewhere share it. A kernel cached from another checkout or an older file would give
 # stale answers: each run of all tests starts afresh, and `check` where a kernel has changed.
 CACHE := $(CURDIR)/.numba_cache
@@ -11,12 +14,12 @@ TESTS = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_CACHE_DIR=$(CACHE)/$(1) $
 # These compile most kernels, and run first, a file at a time: two workers would compile the same ones at the same time.
 FIRST := tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py tests/planners tests/logs/test_reading.py
 # The tests of one of these files share something that takes long to make: a site, a browser, learners that have served their users.
-TOGETHER := tests/conformance tests/docs tests/report tests/reproduce
+TOGETHER := tests/clients tests/conformance tests/docs tests/report tests/reproduce
 # What is quick to compile and to run, and says most about privacy.
 CORE := tests/test_policy.py tests/test_digest.py tests/test_architecture.py tests/privacy tests/mechanisms tests/statistics \
   tests/planners tests/problems
 
-.PHONY: demo check test lint types bench site clean
+.PHONY: demo check test lint types bench client site clean
 
 demo: $(READY)
 	$(BIN)/confide run ucrl-vtr lock --epsilon 1 --delta 1e-5 --seeds 5 --compare-with no-privacy --compare-with uniform --out demo
@@ -24,7 +27,7 @@ demo: $(READY)
 check: lint types $(CACHE)/check
 	$(call TESTS,check) --dist worksteal -m "not process" $(CORE)
 
-test: lint types
+test: lint types $(TOOLS)
 	rm -rf $(CACHE)/test
 	$(call TESTS,test) --dist loadfile $(FIRST)
 	$(call TESTS,test) --dist loadfile $(TOGETHER)
@@ -45,14 +48,23 @@ bench: $(READY)
 	$(BIN)/python benchmarks/counters.py
 	$(BIN)/python benchmarks/samplers.py
 
+# The TypeScript client and its example page, into clients/typescript/dist.
+client: $(TOOLS)
+	npm --prefix $(CLIENT) run --silent build
+	npm --prefix $(CLIENT) run --silent example
+
 # The documentation, into build/site: python -m http.server --directory build/site shows it.
 site: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 clean:
-	rm -rf .venv .numba_cache demo build src/*.egg-info
+	rm -rf .venv .numba_cache demo build src/*.egg-info $(CLIENT)/node_modules $(CLIENT)/dist
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[secure,gym,icu,cluster,minari,control,docs,dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[secure,gym,icu,cluster,minari,control,service,docs,dev]"
 	touch $(READY)
+
+# Without npm the tests that need it are skipped, or fail in CI.
+$(TOOLS): $(CLIENT)/package.json $(CLIENT)/package-lock.json
+	if command -v npm >/dev/null; then npm ci --prefix $(CLIENT) --loglevel=error --no-progress && touch $@; fi

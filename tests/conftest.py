@@ -1,6 +1,8 @@
 import math
 import os
 import shutil
+import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,8 +22,22 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 def missing(what, how):
     """A skip on somebody's machine; a failure where the tests are meant to be complete."""
-    said = f"{what} is not installed, so pages are not looked at in a browser: {how}"
-    (pytest.fail if os.environ.get("CI") else pytest.skip)(said)
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{what} is not installed: {how}")
+
+
+@pytest.fixture(scope="session")
+def npx():
+    """Runs a tool of the TypeScript client in its folder, and gives what it said."""
+    folder = Path(__file__).parents[1] / "clients" / "typescript"
+    if shutil.which("npx") is None or not (folder / "node_modules").exists():
+        missing("the TypeScript client", "install Node 20, and then: npm ci --prefix clients/typescript")
+
+    def run(*given):
+        done = subprocess.run(["npx", "--no-install", *map(str, given)], cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
 
 
 @pytest.fixture(scope="module")

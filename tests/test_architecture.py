@@ -44,7 +44,7 @@ FOUNDATION = (
 )
 FAMILIES = ("mixtures", "linear_mdps", "bandits", "tables", "control")
 LOGGED = ("logs", "evaluation", "offline")
-ROOF = ("agents", "audit", "experiments", "report", "reproduce", "doctor", "cli", "__main__")
+ROOF = ("agents", "audit", "experiments", "report", "reproduce", "service", "doctor", "cli", "__main__")
 ORDER = (*FOUNDATION, *FAMILIES, *LOGGED, *ROOF)
 # rooms that know no reinforcement learning, and what of the foundation a family of learners must not see
 NO_RL = {"privacy": set(), "mechanisms": {"privacy"}, "privatizers": {"privacy", "mechanisms"}}
@@ -147,6 +147,25 @@ def test_planning_sees_no_user_and_no_noise(module):
         for target, name in imported(seen):
             assert target not in PRIVATE_TYPES, f"{module}: {seen} imports {target}"
             assert f"{target}.{name}" not in PRIVATE_TYPES, f"{module}: {seen} imports {target}.{name}"
+
+
+def test_what_everybody_sees_of_a_service_is_a_function_of_manifest_and_releases():
+    """The page's public part can name neither the store nor the service, nor anything that holds people's data."""
+    for seen in ("confide.service.public_view", *reaches("confide.service.public_view")):
+        assert room(seen) in {*BASE, "service", "mechanisms"}, seen
+        if room(seen) == "service":
+            assert seen in {"confide.service", "confide.service.public_view", "confide.service.documents"}, seen
+        for target, name in imported(seen):
+            assert target not in PRIVATE_TYPES and f"{target}.{name}" not in PRIVATE_TYPES, f"{seen} imports {target}.{name}"
+
+
+def test_pages_of_a_service_see_public_modules_of_it_alone():
+    """They plan as devices do, so they reach learners; what holds people's data in a service is the rest of `service`."""
+    public = ("public_page", "public_view", "estimates", "charts", "documents", "spec")
+    allowed = {"confide.service", *(f"confide.service.{name}" for name in public)}
+    seen = reaches("confide.service.public_page")
+    assert {module for module in seen if room(module) == "service"} <= allowed
+    assert not {module for module in seen if room(module) in ("cli", "audit", "experiments", "report")}
 
 
 @pytest.mark.parametrize("module", sorted(filter(is_private, MODULES)))

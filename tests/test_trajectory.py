@@ -1,5 +1,7 @@
 """Episodes as they come: of any length, with whatever is in them."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -59,3 +61,15 @@ def test_steps_that_are_missing_do_not_exist_and_more_are_left_out():
         Trajectories(np.zeros((2, 3)), np.zeros((1, 2)), np.zeros((2, 2)))
     with pytest.raises(InvalidParameter, match="collect"):
         Trajectories([[0, 1], [0]], [[0], [0]], [[1.0], [1.0]])
+
+
+@pytest.mark.parametrize(
+    "part",
+    [[1, 2, 3], [1.5, 2], [1, 2, 3, 4, 5, 6], [], [10**400, 1], [True, 2], [1, "2"], [1, None], (1, 2), [math.inf, math.nan]],
+    ids=str,
+)
+def test_plain_lists_are_read_as_one_by_one(part):
+    """The quick way for lists of numbers gives what a tuple of the same gives, which is read number by number."""
+    quick, slow = (collect([(each, each, each)], 3) for each in (part, tuple(part)))
+    for name in ("states", "actions", "rewards"):
+        np.testing.assert_array_equal(getattr(quick, name), getattr(slow, name))

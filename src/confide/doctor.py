@@ -15,6 +15,7 @@ from confide.errors import ConfideError
 CORE = ("numpy", "scipy", "numba", "dp-accounting", "pyarrow", "joblib", "typer", "rich", "plotly", "matplotlib")
 EXTRAS = {
     "secure": ("opendp",),
+    "service": ("starlette", "uvicorn", "cryptography", "rfc8785", "prometheus-client"),
     "gym": ("gymnasium",),
     "icu": ("icu-sepsis",),
     "cluster": ("ray", "distributed"),

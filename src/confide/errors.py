@@ -69,6 +69,14 @@ class StateError(PrivacyError):
     """A saved state is damaged, of another kind or older than what was already released."""
 
 
+class SignatureError(PrivacyError):
+    """A document of a service is not signed by a key of its run, or does not follow the one before it."""
+
+
+class StoreError(ConfideError):
+    """The database of a service cannot be read or written; nothing of the last transaction is in it."""
+
+
 class CertificateError(PrivacyError):
     """A certificate does not follow its schema, or its numbers are inconsistent."""
 

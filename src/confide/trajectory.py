@@ -93,6 +93,12 @@ def _fill(into: Array, part: Any) -> None:
     """The elements of one user that have the shape of a step, at their place. Whatever a user's objects do, it is seen by nobody."""
     size = into.shape[1] if into.ndim > 1 else None
     try:
+        if size is None and type(part) is list and {type(each) for each in part[: len(into)]} <= {int, float}:
+            into[: len(part)] = part[: len(into)]  # plain numbers at once: the same as one by one, below
+            return
+    except OverflowError:  # a whole number of hundreds of digits
+        pass
+    try:
         for step, element in enumerate(islice(part, len(into))):
             if size is None or len(element) == size:
                 numbers = real_numbers(element)

@@ -225,6 +225,9 @@ def test_list_for_a_problem_says_which_agents_fit_and_why_the_others_do_not(call
     unknown = json.loads(call("list", "--for", "gym:FrozenLake-v1", "--horizon", "7", "--json"))
     assert unknown["rewards"] == "learned" and unknown["agents"]["tabular-psrl"]["users_needed"] is None
     assert "not known" in call("list", "--for", "gym:FrozenLake-v1", "--horizon", "7")
+    for name in ("linear-bandit", "one-hot"):
+        assert json.loads(call("list", "--for", name, "--json"))["rewards"] == "learned"
+    assert "1 step, rewards learned" in call("list", "--for", "linear-bandit") and control["rewards"] == "public"
     played = json.loads(call("list", "--for", "gym:Blackjack-v1", "--horizon", "7", "--reward-range", "-1", "1", "--json"))
     assert played["values"].startswith("unknown") and "tabular-psrl" in played["agents"]
 

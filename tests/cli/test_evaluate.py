@@ -356,8 +356,11 @@ def test_another_policy_than_the_logged_one(log, call, name):
     ask = ["thrown.parquet", *ASK, "--estimator", name, "--target", "policy.npz", "--clip", 2]
     shown = " ".join(call("evaluate", *ask).split())
     assert f"The value of a policy by {name}" in shown
-    assert "weights above 2 are clipped to 2, and the intervals do not cover the resulting bias" in shown
-    assert "each interval covers the value with clipped weights" in shown and "an action of 2 or more, outside the" in shown
+    assert "weights above 2 are clipped to 2, and the intervals cover the resulting bias" in shown
+    assert (
+        "each interval covers the policy's value, whatever was clipped" in shown
+        and "an action of 2 or more, outside the" in shown
+    )
     found = made(call, *ask, "--out", "out")
     assert len(found["values"]) == 1
     with open("out/values.csv") as file:

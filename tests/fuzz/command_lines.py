@@ -82,6 +82,7 @@ def write_files(folder: Path, rng: np.random.Generator, mutants: int) -> Files:
     for kind, path in valid.items():
         files.of[kind] = [str(path)] + [str(_mutant(path, i, rng)) for i in range(mutants)]
     files.of["run"] = [str(run)] + [str(_run_mutant(run, i, rng)) for i in range(2 * mutants)]
+    files.of["service"] = _services(folder / "service", mutants, rng)
     fifo = folder / "fifo"
     os.mkfifo(fifo)
     (folder / "empty").touch()
@@ -188,6 +189,45 @@ def _run_mutant(run: Path, number: int, rng: np.random.Generator) -> Path:
     return target
 
 
+def _services(place: Path, mutants: int, rng: np.random.Generator) -> list[str]:
+    """A service with one run, and copies of it whose database or keys are damaged."""
+    from confide.service.folder import ServiceFolder
+    from confide.service.spec import RunSpec
+
+    made = ServiceFolder(place)
+    made.init()
+    service = made.open()
+    service.create(RunSpec(name="demo", agent="likelihood-vi", problem="lock", epsilon=1.0, delta=1e-5, users=40, noise="fast"))
+    service.stop()
+    made.let_go()
+    found = [str(place)]
+    for number in range(mutants):
+        copied = place.with_name(f"service-{number}")
+        shutil.copytree(place, copied)
+        database = copied / "service.sqlite"
+        if rng.random() < 0.6:
+            places = [
+                "run SET manifest",
+                "run SET state",
+                "run SET spec",
+                "open_sum SET total",
+                "release SET body",
+                "api_key SET label",
+            ]
+            with sqlite3.connect(database) as db:
+                db.execute("DROP TRIGGER release_is_not_changed")
+                db.execute(f"UPDATE {rng.choice(places)} = {rng.choice(['0', '-1', '1e999', *LEDGER_VALUES[5:7]])}")
+                db.execute(f"DELETE FROM open_sum WHERE {rng.integers(2)}")
+            db.close()
+        else:
+            data = bytearray(database.read_bytes())
+            for at in rng.integers(len(data), size=20):
+                data[at] ^= 255
+            database.write_bytes(bytes(data[: int(rng.integers(len(data) + 1))] if rng.random() < 0.3 else data))
+        found.append(str(copied))
+    return found
+
+
 # A quick, valid command line for every command: (arguments, what the value of each file argument is). Names in braces are files.
 BASES = {
     ("run",): ["ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "40"],
@@ -203,6 +243,12 @@ BASES = {
     ("ledger", "init"): ["{new}", "--epsilon", "1", "--delta", "1e-6"],
     ("ledger", "show"): ["{ledger}"],
     ("logs", "check"): ["{log}"],
+    ("service", "init"): ["{new}"],
+    ("service", "keys"): ["{service}"],
+    ("service", "backup"): ["{service}", "{new}"],
+    ("service", "verify"): ["{service}"],
+    ("service", "check"): ["http://127.0.0.1:9", "demo"],
+    ("service", "status"): ["{service}"],
     ("learn",): [
         "{log}",
         "--states",
@@ -236,6 +282,7 @@ READS = {
     ("ledger", "show"),
     ("compare",),
     ("logs", "check"),
+    ("service", "verify"),
     ("logs", "import"),
 }  # where the file is the hostile part
 FILE_OPTIONS = {"features": "table", "weights": "table", "target": "policy", "ledger": "ledger", "visit_shares": "table"}

@@ -144,6 +144,15 @@ def test_weights_are_refused_without_probabilities_or_with_losses(world, asked, 
         half.improvement(half.plan(), log.split()[1], method="weights")
 
 
+def test_rewards_that_are_all_zero_are_refused(world):
+    log = log_of(world, 300, 0)
+    nothing = ModelRelease(states=STATES, actions=ACTIONS, discount=DISCOUNT, rewards=np.zeros(STATES))
+    learn, test = log.split()
+    half = nothing.release(learn, privacy=confide.CentralDP(200.0, 1e-6), rng=np.random.default_rng(1))
+    with pytest.raises(InvalidParameter, match="all returns are the same"):
+        half.improvement(np.zeros(STATES, int), test)
+
+
 def test_gains_are_importance_sampling_and_clipping_only_lowers_them(world, model):
     """The exact mean gain without a clip is that of the mixture; false alarms: 6e-5 (four standard errors)."""
     policy = np.eye(ACTIONS)[model.plan().choices.clip(0, ACTIONS - 1)]

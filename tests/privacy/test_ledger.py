@@ -621,3 +621,27 @@ def test_what_was_spent_is_nominal() -> None:
     ]  # P - e^epsilon Q, where they stop
     assert gained.mean() - 5 * gained.std() / math.sqrt(runs) > 2 * delta
     assert gaussian_epsilon(mu * math.sqrt(steps), delta) == spent[-1]  # fixed in advance, all of them have this delta
+
+
+def test_a_ledger_of_an_earlier_version_takes_spends_on_parts(tmp_path, monkeypatch):
+    """Parts of one split cost the most of any, of two splits their sum of squares; the id of a pending spend stays with its part."""
+    from confide.privacy import ledger as module
+
+    monkeypatch.setattr(module, "_TABLES", {name: rows for name, rows in module._TABLES.items() if name != "part"})
+    old = Ledger.init(tmp_path / "old.sqlite", epsilon=1.0, delta=1e-6)
+    monkeypatch.undo()
+    for id, part in (("a", ("split", "learn")), ("b", ("split", "test")), ("c", ("other", "learn"))):
+        old.spend(id, "what", GaussianDP(0.1), "replace", release=lambda: b"x", part=part)
+    assert old.spent.mu == pytest.approx(0.1 * 2**0.5)
+    assert old.account_of(("split", "test")).spent.mu == pytest.approx(0.1 * 2**0.5)
+    assert [spend.part for spend in old.spends] == [("split", "learn"), ("split", "test"), ("other", "learn")]
+    with pytest.raises(RuntimeError):
+        old.spend("d", "what", GaussianDP(0.1), "replace", release=_fails, part=("split", "test"))
+    with pytest.raises(LedgerError, match="another part"):
+        old.spend("d", "what", GaussianDP(0.1), "replace", release=lambda: b"x", part=("split", "learn"))
+    with pytest.raises(InvalidParameter):
+        old.spend("e", "what", GaussianDP(0.1), "replace", release=lambda: b"x", part="learn")
+
+
+def _fails():
+    raise RuntimeError

@@ -51,6 +51,7 @@ def test_a_horizon_replaces_the_problems_own():
         ("one_hot", "did you mean one-hot"),
         ("River-Swim", "did you mean riverswim"),
         ("icusepsis", "did you mean icu-sepsis"),
+        ("CliffWalking-v1", "did you mean gym:CliffWalking-v1"),
         ("maze", "choose one of lock, .*gym:ID, or the file"),
         ("", "unknown problem ''"),
         ("nowhere/maze.npz", "no such file: nowhere/maze.npz"),

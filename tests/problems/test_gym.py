@@ -13,6 +13,7 @@ from confide.learning.agent import Batch  # noqa: E402
 from confide.policy import StochasticPolicy, uniform_policy  # noqa: E402
 from confide.privacy.guarantee import no_guarantee  # noqa: E402
 from confide.problems import GymProblem, from_gymnasium, make, one_hot, reward_map, to_gymnasium  # noqa: E402
+from confide.problems.gym import has_table  # noqa: E402
 
 Z = 5.5  # one false alarm in 2.6e7
 
@@ -108,7 +109,7 @@ def test_a_wrapper_that_changes_what_is_seen_hides_the_table():
     turned = gymnasium.wrappers.TransformObservation(
         gymnasium.make("FrozenLake-v1"), lambda s: 15 - s, gymnasium.spaces.Discrete(16)
     )
-    with pytest.raises(InvalidParameter, match="no table P"):
+    with pytest.raises(InvalidParameter, match="a wrapper may change"):
         from_gymnasium(turned, 10)
 
 
@@ -131,6 +132,21 @@ def test_a_world_without_an_end_gets_none():
     problem = from_gymnasium(Endless(), 4)
     assert problem.states == 2 and problem.optimal_value == 4.0 and problem.name == "gym:Endless, rewards (r -2) / 3"
     assert reward_map(Endless()).original(problem.optimal_value, 4) == 20.0
+
+
+class Flipped(gymnasium.Wrapper):
+    """Says that it changes rewards in no way that Gymnasium knows of."""
+
+    def step(self, action):
+        observation, reward, *rest = self.env.step(action)
+        return observation, 1 - reward, *rest
+
+
+def test_a_table_is_not_taken_for_what_a_wrapper_makes_of_it():
+    lake = gymnasium.make("FrozenLake-v1")
+    assert has_table(lake) and has_table(gymnasium.wrappers.RecordEpisodeStatistics(lake)) and not has_table(Flipped(lake))
+    with pytest.raises(InvalidParameter, match="a wrapper may change what the table of FrozenLakeEnv says"):
+        from_gymnasium(Flipped(lake), 5)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,21 @@ def test_copies_play_different_users_and_go_on_bit_by_bit():
     assert (np.diff(over.astype(int), axis=1) >= 0).all()  # whoever is over stays there, though the copy plays on
 
 
+@pytest.mark.parametrize("mode", [None, gymnasium.vector.AutoresetMode.NEXT_STEP, gymnasium.vector.AutoresetMode.SAME_STEP])
+def test_a_time_limit_at_the_horizon_ends_no_episode(mode):
+    """Else every last step would seem to lead to the end of the episode; FrozenLake, whose limit is 6 steps here."""
+    lake = {"is_slippery": False, "max_episode_steps": 6}
+    if mode is None:
+        problem = environment("FrozenLake-v1", 6, reward_range=(0, 1), **lake)
+    else:
+        copies = gymnasium.make_vec("FrozenLake-v1", num_envs=2, vector_kwargs={"autoreset_mode": mode}, **lake)
+        problem = environment(copies, 6, reward_range=(0, 1))
+    down = TabularPolicy(np.ones((problem.horizon, problem.states), int), 4)
+    assert problem.sample(down, 2, np.random.default_rng(0)).states.tolist() == [[17, 0, 4, 8, 16, 16, 16, 16]] * 2
+    right = TabularPolicy(np.full((problem.horizon, problem.states), 2), 4)
+    assert problem.sample(right, 2, np.random.default_rng(0)).states.tolist() == [[17, 0, 1, 2, 3, 3, 3, 3]] * 2
+
+
 def test_observations_with_parts_are_numbered():
     problem = environment("Blackjack-v1", 8, reward_range=(-1, 1))
     assert problem.states == 32 * 11 * 2 + 2
@@ -115,9 +130,9 @@ def test_the_interval_is_that_of_the_users():
         ("raises", r"gym:Corridor, .* failed in step\(\): RuntimeError: no more fuel"),
         ("observation", "an observation that is none of its 3 states"),
         ("kind", "an observation that is none of its 3 states"),
-        ("reward", r"a reward outside reward_range=\(-1, 4\)"),
-        ("nan", "a reward outside"),
-        ("text", "a reward outside"),
+        ("reward", r"a reward that is no number in reward_range=\(-1, 4\)"),
+        ("nan", "a reward that is no number in"),
+        ("text", "a reward that is no number in"),
     ],
 )
 def test_environments_that_go_wrong(wrong, message):
@@ -126,11 +141,22 @@ def test_environments_that_go_wrong(wrong, message):
         problem.sample(TabularPolicy(np.ones((5, 5), int), 2), 1, np.random.default_rng(0))
 
 
+def seen(space):
+    env = Corridor()
+    env.observation_space = space
+    return env
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: environment("CartPole-v1", 5, reward_range=(0, 1)), r"finitely many observations.*binned\(env"),
-        (lambda: environment("Pendulum-v1", 5, reward_range=(0, 1), states=3), "finitely many actions"),
+        (lambda: environment("CartPole-v1", 5, reward_range=(0, 1)), r"observations must be numbered.*binned\(env"),
+        (lambda: environment("Pendulum-v1", 5, reward_range=(0, 1), states=3), "actions must be numbered.*TransformAction"),
+        (
+            lambda: environment(seen(spaces.Dict({"a": spaces.Discrete(3)})), 4, reward_range=(-1, 4)),
+            "Dict.*TransformObservation",
+        ),
+        (lambda: environment(seen(spaces.Box(0, 1, (7, 7))), 4, reward_range=(-1, 4)), "Box.*TransformObservation"),
         (lambda: environment("FrozenLake-v1", 5, reward_range=(0, 1), states=17), "has 16 elements, not 17"),
         (lambda: environment("FrozenLake-v1", 101, reward_range=(0, 1)), "stops after 100 steps"),
         (lambda: environment(Corridor(), reward_range=(-1, 4)), "no time limit: give a horizon"),

@@ -183,6 +183,16 @@ def test_returns_where_values_are_unknown(report, made_up):
     assert "The average returns in this report" in page.text  # measured on raw data, and it says so
 
 
+def test_the_last_policys_return_has_an_interval_over_its_users(report, made_up):
+    """Of two seeds, with margins .03 and .04: that of their average is half of .05."""
+    runs = [
+        made_up.fixed("uniform", None, exact=False, seed=seed, segments=(Segment(10, None, 0.5, return_error=margin / 1.959964),))
+        for seed, margin in ((0, 0.03), (1, 0.04))
+    ]
+    assert "0.475 to 0.525" in report(runs).text
+    assert "0.47 to 0.53" in report(runs[:1]).text
+
+
 def test_every_certificate_once(page, made_up):
     places = [a["id"] for name, a in page.elements if name == "pre" and a["id"].startswith("certificate")]
     assert len(places) == 2  # one per series, not per seed

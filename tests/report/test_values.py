@@ -116,3 +116,18 @@ def test_no_privacy_is_loud(made_up, tmp_path):
     page = write_values(shown(made_up, kind="none"), tmp_path).read_text()
     assert page.index("NO PRIVACY") < page.index("data:image/svg+xml")
     assert "visits (exact)" in page
+
+
+@pytest.mark.parametrize(
+    ("weight", "effective", "advice"),
+    [
+        (0.99, 400.0, "enough for weights"),
+        (0.8, 400.0, "the model of `confide learn`"),
+        (0.99, 20.0, "the model of `confide learn`"),
+    ],
+)
+def test_weights_say_what_was_clipped_what_is_left_and_which_estimator_to_use(made_up, weight, effective, advice):
+    one = shown(made_up)
+    one.estimate.released.update(weight=np.array([weight]), effective=np.array([effective]))
+    said = dict(words(one))["weights"]
+    assert f"takes off about {100 * (1 - weight):.2g} %" in said and f"{effective:,.0f} of 1,000 users" in said and advice in said

@@ -9,6 +9,7 @@ from confide.errors import InvalidParameter
 from confide.policy import uniform_policy
 from confide.privacy.request import Relation
 from confide.problems import garnet, riverswim
+from confide.tables import _contribution_kernels
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.support_features import support_of
 from confide.trajectory import Trajectories, nobody_counted
@@ -91,6 +92,15 @@ def test_a_step_that_makes_no_sense_is_dropped_and_pays_nothing(strange):
     actions = visits.contribution(one([0.0, 1.0, 2.0, 0.0, 1.0], [0.0, 1.0, 0.0, strange], np.ones(4))).values
     np.testing.assert_array_equal(states, actions)
     assert (states <= whole).all() and (states < whole).sum() == 2
+
+
+@pytest.mark.parametrize(("layers", "actions"), [(1, 1), (1, 2), (2, 1)])
+def test_a_state_that_does_not_exist_is_looked_up_nowhere(layers, actions, monkeypatch):
+    """Interpreted, where an index that is too large is an error: compiled loops would read and write somewhere."""
+    visits = statistic(3, actions, 2, 1 / 2, layers=layers)
+    monkeypatch.setattr(_contribution_kernels, "budgeted", _contribution_kernels.budgeted.py_func)
+    for strange in (3, 4, 2**40):
+        assert not visits.contribution(one([strange] * 3, [0, 0])).values.any()
 
 
 def test_a_reward_that_is_no_number_drops_its_step_and_others_are_clipped():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from confide.errors import InvalidParameter
-from confide.tables.support_features import support_of
+from confide.tables.support_features import layers_of, support_of
 
 SIZES = {"layers": 1, "states": 3, "actions": 2, "terminal": None}
 GRAPH = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=bool)
@@ -43,3 +43,16 @@ def test_nothing_said_every_state_can_follow_but_no_terminal_state_has_cells():
 def test_what_is_no_support_is_refused(given, message):
     with pytest.raises(InvalidParameter, match=message):
         support_of(given, **SIZES)
+
+
+@pytest.mark.parametrize(
+    ("horizon", "known", "layers"), [(1, True, 1), (1, False, 1), (2, True, 2), (2, False, 2), (3, True, 2), (3, False, 3)]
+)
+def test_one_layer_stands_for_steps_that_are_alike(horizon, known, layers):
+    assert layers_of(horizon, stationary=False, known_rewards=known) == layers
+    assert layers_of(horizon, stationary=True, known_rewards=known) == 1
+
+
+def test_a_table_where_every_episode_is_over_is_refused():
+    with pytest.raises(InvalidParameter, match="every state is terminal: there is nothing to learn"):
+        support_of(None, **SIZES | {"terminal": np.ones(3, dtype=bool)})

@@ -99,3 +99,11 @@ def test_the_noise_is_what_was_expected(source):
 def test_too_many_releases_are_refused():
     with pytest.raises(InvalidParameter, match="1000 are too many"):
         TabularPSRL(RIVER.public, episodes=1000, privacy=PRIVATE, schedule=confide.privatizers.every_episode(1000))
+
+
+def test_two_steps_that_differ_are_not_taken_for_one():
+    """The second step of a user in state 0 leads elsewhere than the first."""
+    moves = np.tile(np.eye(3)[:, None], (2, 1, 2, 1))
+    moves[0, 0], moves[1, 0] = [[0.9, 0.1, 0.0], [0.8, 0.0, 0.2]], np.eye(3)[1:]
+    rewards = np.array([np.zeros((3, 2)), [[0.0, 0.0], [1.0, 1.0], [0.6, 0.6]]])
+    assert lost(TabularMDP(moves, rewards, [1, 0, 0]), confide.NoPrivacy(), seeds=[0]) < 0.2

@@ -12,6 +12,9 @@ from confide.problems import TabularMDP, double_chain, lock, riverswim, riverswi
 RIVER = riverswim()
 COINS = TabularMDP(RIVER.transitions, RIVER.rewards, RIVER.start, stochastic_rewards=True, name="coins")
 PRIVATE = confide.JointDP(1.0, 1e-5)
+MOVES = np.tile(np.eye(3)[:, None], (2, 1, 2, 1))
+MOVES[0, 0], MOVES[1, 0] = [[0.9, 0.1, 0.0], [0.8, 0.0, 0.2]], np.eye(3)[1:]  # what the second step does is worth nothing
+TWO_STEPS = TabularMDP(MOVES, np.array([np.zeros((3, 2)), [[0.0, 0.0], [1.0, 1.0], [0.6, 0.6]]]), [1, 0, 0])
 ALL = pytest.mark.parametrize("kind", [PUCB, UCBVI, UCBPO, LDPOBI, DPUCBVI])
 
 
@@ -86,3 +89,19 @@ def test_a_known_end_is_not_explored(kind):
     problem = TabularMDP(moves, [[0.5, 0.6], [0.0, 0.0]], [1.0, 0.0], horizon=5, terminal=np.array([False, True]))
     run = confide.run(kind(problem.public, episodes=5_000, privacy=PRIVATE), problem, seed=0)
     assert (run.policy.probabilities()[:4, 0, 0] > 0.99).all()
+
+
+@ALL
+def test_what_the_end_earns_is_known(kind):
+    """As in an environment whose rewards are costs: its end earns 1 at each step, all other states 1/2."""
+    moves = np.zeros((3, 2, 3))
+    moves[0, 0, 0] = moves[0, 1, 1] = moves[1, 0, 0] = moves[1, 1, 2] = 1.0
+    moves[2, :, 2] = 1.0
+    rewards, ends = np.array([[0.5] * 2, [0.5] * 2, [1.0] * 2]), [False, False, True]
+    costs = TabularMDP(moves, rewards, [1, 0, 0], horizon=6, stochastic_rewards=True, terminal=ends)
+    assert lost(kind, costs, confide.NoPrivacy(), seeds=[0]) < 0.1
+
+
+@ALL
+def test_two_steps_that_differ_are_not_taken_for_one(kind):
+    assert lost(kind, TWO_STEPS, confide.NoPrivacy(), seeds=[0]) < 0.2

@@ -26,6 +26,8 @@ from confide.cli import (
     reproduce,
     results,
     run,
+    serve,
+    service,
     verify,
 )
 from confide.cli.terminal import one_line, terminals
@@ -52,10 +54,12 @@ app.command("audit")(audit.audit)
 app.command("verify")(verify.verify)
 app.command("reproduce")(reproduce.reproduce)
 app.command("doctor")(doctor.doctor)
+app.command("serve")(serve.serve)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(logs.app, name="logs")
 plan.app.command("learn")(plan_learn.learn)
 app.add_typer(plan.app, name="plan")
+app.add_typer(service.app, name="service")
 
 
 def _print_version(asked: bool) -> None:

@@ -1,5 +1,6 @@
 """confide list: agents, problems, and which fit each other."""
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -84,11 +85,16 @@ def _for(problem: Any) -> dict[str, Any]:
         "problem": problem.name,
         "kind": public.family,
         "horizon": problem.horizon,
-        "rewards": "learned" if getattr(public, "rewards", True) is None else "public",
+        "rewards": "learned" if _learned(public) else "public",
         "values": "unknown: runs report returns" if problem.optimal_value is None else "exact: runs report regret",
         "agents": fitting,
         "others": others,
     }
+
+
+def _learned(public: Any) -> bool:
+    """Whether rewards are: the costs of a linear system are known."""
+    return public.family != "linear control" and getattr(public, "rewards", None) is None
 
 
 def _must_know(public: Any) -> str:
@@ -109,10 +115,13 @@ def _print_for(problem: Any, as_json: bool) -> None:
         return
     from rich.console import Console
     from rich.markup import escape
+    from rich.padding import Padding
     from rich.table import Table
+    from rich.text import Text
 
     console = Console()
-    about = f"{found['problem']}: a {found['kind']} problem, {found['horizon']} steps, rewards {found['rewards']}"
+    steps = "1 step" if found["horizon"] == 1 else f"{found['horizon']} steps"
+    about = f"{found['problem']}: a {found['kind']} problem, {steps}, rewards {found['rewards']}"
     console.print(f"{about}; values are {found['values']}", highlight=False, markup=False)
     table = Table(box=None, pad_edge=False, title_justify="left")
     for heading in ("agent", "must know", "trust", "users at epsilon = 1"):
@@ -124,8 +133,8 @@ def _print_for(problem: Any, as_json: bool) -> None:
     else:
         console.print("no private learner fits it; uniform and oracle do")
     console.print("\nDo not fit:")
-    for name, reason in found["others"].items():
-        console.print(f"  {name}: {reason}", highlight=False, markup=False)
+    for reason, names in groupby(found["others"], key=found["others"].get):
+        console.print(Padding(Text(f"{', '.join(names)}: {reason}"), (0, 0, 0, 2)))
     console.print(
         "\nUsers: measured, the median over seeds until policies stay 90 % of the way from uniform to optimal play, delta = 1e-5.",
         style="dim",

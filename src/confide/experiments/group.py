@@ -62,6 +62,9 @@ class Group:
     covered: int | None = None  # users that the guarantee covers; None: all of them
     certificates: tuple[Certificate | None, ...] = field(default=(), repr=False)  # [seed]
     questions: tuple[tuple[Question, ...], ...] = field(default=(), repr=False)  # [seed]: what users were asked
+    last_returns: tuple[tuple[float, float, float] | None, ...] = field(
+        default=(), repr=False
+    )  # [seed], with ends: `Run.last_return`
     stopped: tuple[Stopped, ...] = ()  # left out, if any run is complete; else the curves end where the first of them does
     seconds: tuple[float, ...] = field(default=(), repr=False)  # [seed]
     versions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -111,6 +114,16 @@ class Group:
     def final_regret(self) -> Array:
         """[seed]"""
         return self.regret[:, -1]
+
+    @property
+    def last_return(self) -> tuple[float, float, float] | None:
+        """The average over seeds of what the users of the last policy earned, and the ends of its 95 % interval over these users."""
+        found = [one for one in self.last_returns if one is not None]
+        if not found or len(found) < len(self.seeds):
+            return None
+        earned = sum(one[0] for one in found) / len(found)
+        margin = math.hypot(*(one[2] - one[0] for one in found)) / len(found)
+        return earned, earned - margin, earned + margin
 
 
 def groups_of(runs: Sequence[Run]) -> list[Group]:
@@ -179,6 +192,7 @@ def _group(problem: str, runs: Sequence[Run]) -> Group:
         episodes_to_90=np.array([math.inf if found is None else found for found in reached], dtype=float),
         certificates=tuple(run.certificate for run in shown),
         questions=tuple(run.questions for run in shown),
+        last_returns=tuple(run.last_return for run in shown),
         stopped=stopped,
         seconds=tuple(run.seconds for run in shown),
         versions=tuple(dict.fromkeys(item for run in shown for item in run.versions.items())),

@@ -31,6 +31,7 @@ class Abilities:
         False  # users send messages: `client()`, `absorb(bytes)`, `current_round()`, `released()`, `observe_crowd(users)`
     )
     questions: bool = False  # `questions() -> list[Question]`: what users were asked, for the report
+    sums: bool = False  # a service may add up contributions itself: `contribution`, `decoded`, `close(total, users)`
     levels: bool = False  # `noise_level` and `signal` of the last release, for the report
 
 

@@ -66,7 +66,7 @@ class LocalClient:
         self._sent = b""
         self._lock = threading.Lock()  # two threads that ask at once must not make two messages
         self._store = StateFile(store) if isinstance(store, str | Path) else store
-        if self._store is not None and self._store.path.exists():
+        if self._store is not None and self._store.exists():
             self.restore(self._store.read())
 
     def _opened(self, bound: Bound, privacy: Request, loss: Loss | None) -> Channel:

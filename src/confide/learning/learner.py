@@ -13,22 +13,23 @@ import numpy as np
 import numpy.typing as npt
 
 from confide._digest import digest
-from confide.arguments import kind, whole
+from confide.arguments import has, integers, kind, whole
 from confide.errors import InvalidParameter, PrivacyError, StaleMessage, StateError, StreamExhausted
 from confide.learning.agent import Abilities, Batch
 from confide.learning.arguments import check_asked
 from confide.learning.client import LocalClient
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource, SecureSource, check_source
-from confide.mechanisms.state import StateFile, pack, unpack
+from confide.mechanisms.state import StateFile, StateStore, pack, unpack
 from confide.policy import Policy
-from confide.privacy.bounded import Bound, Bounded, Memory, NoiseLevel, Released
+from confide.privacy.bounded import Array, Bound, Bounded, Memory, NoiseLevel, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee, billboard
 from confide.privacy.loss import Loss
 from confide.privacy.request import Request
 from confide.privatizers import (
     AtMost,
+    Channel,
     DistributedPrivatizer,
     ExpectedNoise,
     LocalPrivatizer,
@@ -122,7 +123,7 @@ class Learner:
     """
 
     name: str
-    abilities = Abilities(counts=True, noise=True, mechanisms=True, saves=True, devices=True, levels=True)
+    abilities = Abilities(counts=True, noise=True, mechanisms=True, saves=True, devices=True, sums=True, levels=True)
 
     def __init__(self, calibration: Calibration, *, privacy: Request, noise: NoiseSource | None = None) -> None:
         kind("calibration", calibration, Calibration)
@@ -134,7 +135,7 @@ class Learner:
         self._made: Privatizer | None = None
         self._memory: Memory | None = None
         self._round: Round | None = None
-        self._store: StateFile | None = None
+        self._store: StateStore | None = None
         self._durable = True
         self._simulated = 0
 
@@ -217,19 +218,42 @@ class Learner:
         drawn = secrets.randbits(128) if number is None else whole("number", number, at_least=0, at_most=2**128 - 1)
         return Assignment(current.drawn(drawn), self._privatizer.generation)
 
-    def close(self) -> None:
+    @property
+    def batch_size(self) -> int:
+        """How many users the open batch has, unless it is closed before; none after the last release. Public."""
+        if self.users < self.episodes:
+            self.current_round()  # a round may decide it
+            start, end = self._privatizer.batch
+            return end - start
+        return 0
+
+    @property
+    def grid(self) -> float:
+        """What one step of `contribution(...).steps`, of `decoded` and of `close(total)` is, in the open batch. Public."""
+        size = self.current_round().size
+        return float((self.algorithm.bound if size is None else size[0]).grid)
+
+    def close(self, total: npt.ArrayLike | None = None, users: int = 0) -> None:
         """Release now, before the open batch is full: a service that waits for nobody any longer.
 
         The decision must be public (a deadline, a number of reports), and must not depend on what users did. The guarantee covers as many
         users and releases as before; the planner sees how many users reported, and takes them for users of `assign`: `next_batch`
         serves the round's policies one after the other, so that a round which closes early has users of the first ones only.
+
+        A service that adds up contributions itself hands over the whole batch: `total` [size], whole steps of `grid`, the sum of
+        `contribution(...).steps` (of devices: of `decoded(message)`) over `users` users. It may have any size that the guarantee covers.
         """
         self._check_durable()
         self.current_round()  # its memory is needed after the release
         before = self._privatizer.generation
+        if total is not None and not self.abilities.sums:
+            raise PrivacyError(f"{self.name} must see its users again, which a sum does not allow: call observe")
+        if total is None and whole("users", users) != 0:
+            raise InvalidParameter("users come with the sum of their contributions: pass total")
+        summed: Array | None = None if total is None else np.multiply(integers("total", total), self.grid, dtype=np.float64)
         self._durable = False
         try:
-            self._privatizer.close()
+            self._privatizer.close(summed, users)
         except BaseException:
             self._durable = self._privatizer.generation == before  # refused: nothing was released
             raise
@@ -242,9 +266,9 @@ class Learner:
         last = self._privatizer.release()
         return Released(last.values, last.noise, last.guarantee, last.users, last.generation, self._planned_with())
 
-    def publish(self) -> bytes:
-        """The same in bytes, for devices: `client.plan` opens them."""
-        return encode_release(self.released())
+    def publish(self, run: str = "") -> bytes:
+        """The same in bytes, for devices: `client.plan` opens them. They name the run of a service, and the learner's settings."""
+        return encode_release(self.released(), run=run, settings=self.settings)
 
     def _planned_with(self) -> Memory:
         """The memory of the round before; of the first one a seed, which is public."""
@@ -307,6 +331,14 @@ class Learner:
         server = self._messages()
         return LocalClient(self.algorithm, self.privacy, server.device_source(), channel=server.device_channel())
 
+    def channel(self) -> Channel:
+        """How a device of the open batch makes its message. Public."""
+        server = self._messages()
+        if isinstance(server, DistributedPrivatizer):
+            raise PrivacyError("under DistributedDP each device has a place of its own: client().channel")
+        self.current_round()  # a round may decide it
+        return server.device_channel()
+
     def stay_away(self, users: int) -> None:
         """So many more devices of the open batch will send nothing, under `DistributedDP`: the batch is opened without them.
 
@@ -331,6 +363,18 @@ class Learner:
         server.receive(received)
         self._advance(before)
 
+    def decoded(self, message: bytes | Message) -> npt.NDArray[np.int64]:
+        """What a device's message adds to the sum of the open batch, in whole steps of `grid`: for a service that adds up itself.
+
+        A message that is damaged or stale is refused. Whether it came before is for the service to know.
+        """
+        server = self._messages()
+        if isinstance(server, DistributedPrivatizer):
+            raise PrivacyError("under DistributedDP nobody sees anything of a message but the sum of its batch")
+        self.current_round()
+        received = message if isinstance(message, Message) else Message.from_bytes(message)
+        return np.rint(server.decoded(received) / self.grid).astype(np.int64)
+
     def save(self) -> bytes:
         """PRIVATE: everything needed to go on."""
         self._check_durable()
@@ -352,16 +396,21 @@ class Learner:
         """PRIVATE: what a learner keeps beside its privatizer."""
         return {}
 
-    def keep(self, store: StateFile | str | Path) -> None:
+    def keep(self, store: StateStore | str | Path) -> None:
         """For a service: from now on every release is on the disk before it can be read. What the store holds already is taken up.
+
+        One process keeps a store: another one is refused, until the first has ended.
 
         The users of a round that was still open are not in it. Without a store, whoever calls `save` must see to both.
         """
         if self._store is not None or self.users:
             raise StateError("a store is chosen once, before the first user")
-        self._store = StateFile(store) if isinstance(store, str | Path) else store
-        if self._store.path.exists():
-            self.restore(self._store.read())
+        chosen = StateFile(store) if isinstance(store, str | Path) else store
+        kept: StateStore = has("store", chosen, ("hold", "exists", "read", "write", "generation"), "a StateStore, or a file")
+        kept.hold()
+        self._store = kept
+        if kept.exists():
+            self.restore(kept.read())
 
     def restore(self, data: bytes, *, released: int | None = None, resume: bool = False) -> None:
         """Rounds are functions of releases and of the round before, so the privatizer and the memory are all the state there is.

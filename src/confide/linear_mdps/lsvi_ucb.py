@@ -165,6 +165,7 @@ class LSVIUCB(Learner):
     """
 
     name = "lsvi-ucb"
+    abilities = replace(Learner.abilities, sums=False)  # counts of transitions are looked at again
 
     def __init__(
         self,

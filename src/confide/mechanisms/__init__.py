@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from confide.mechanisms.counters import Buffered, Counter, Discounted, Exact, HonakerTree, Toeplitz, Tree
     from confide.mechanisms.smooth import SmoothGaussian
     from confide.mechanisms.sources import FastSource, NoiseSource, SecureSource, noise_source
-    from confide.mechanisms.state import StateFile
+    from confide.mechanisms.state import StateFile, StateStore
     from confide.mechanisms.symmetric import smat, svec
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "SecureSource",
     "SmoothGaussian",
     "StateFile",
+    "StateStore",
     "Toeplitz",
     "Tree",
     "noise_source",
@@ -36,7 +37,7 @@ __getattr__ = lazy(
         **dict.fromkeys(("FastSource", "NoiseSource", "SecureSource", "noise_source"), "sources"),
         **dict.fromkeys(("smat", "svec"), "symmetric"),
         "SmoothGaussian": "smooth",
-        "StateFile": "state",
+        **dict.fromkeys(("StateFile", "StateStore"), "state"),
         **dict.fromkeys(("additive", "counters", "smooth", "sources", "state", "symmetric"), ""),
     },
 )

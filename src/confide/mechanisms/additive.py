@@ -7,7 +7,7 @@ sensitivity and in the draw, and in nothing else.
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,13 @@ from confide.arguments import has, whole
 from confide.errors import InvalidParameter
 from confide.mechanisms.precise import grid_below, snapped
 from confide.mechanisms.sources import NoiseSource, shell_width
-from confide.privacy.bounded import Array, Bound
 from confide.privacy.loss import GaussianDP, Loss, PureDP, loss_for, lost
 from confide.privacy.request import NoPrivacy, Relation, Request, requested
 
+if TYPE_CHECKING:
+    from confide.privacy.bounded import Bound
+
+Array = npt.NDArray[np.float64]
 _COARSEST = 2.0**-8  # the lattice step against the scale of the noise, at most
 _INT64 = 2.0**61
 _FEW = 64  # coordinates: up to here an exact draw from the ball takes a few milliseconds
@@ -123,7 +126,7 @@ class AdditiveNoise:
         return result
 
 
-def sensitivity_of(bound: Bound, norm: int | str, relation: Relation) -> float:
+def sensitivity_of(bound: "Bound", norm: int | str, relation: Relation) -> float:
     """Of one user's contribution, in L1, in L2, or in its largest coordinate ("inf").
 
     No coordinate is larger than `largest`, so that replacing a user moves each by 2 `largest` at most, and each of both is rounded by
@@ -136,7 +139,7 @@ def sensitivity_of(bound: Bound, norm: int | str, relation: Relation) -> float:
     return bound.sensitivity(relation) if norm == 2 else bound.l1_sensitivity(relation)
 
 
-def check_bound(value: object) -> Bound:
+def check_bound(value: object) -> "Bound":
     """The argument `bound`, if it is one."""
     members = ("size", "largest", "grid", "sensitivity", "l1_sensitivity")
     found: Bound = has("bound", value, members, "a bound on contributions, such as L2Ball")
@@ -144,7 +147,7 @@ def check_bound(value: object) -> Bound:
 
 
 def additive_noise(
-    bound: Bound, loss: Loss, relation: Relation, query: LinearQuery, *, discrete: bool, users: int
+    bound: "Bound", loss: Loss, relation: Relation, query: LinearQuery, *, discrete: bool, users: int
 ) -> AdditiveNoise:
     """The Gaussian or Laplace noise under which `query` on a stream of contributions within `bound` keeps `loss`."""
     check_bound(bound)
@@ -165,12 +168,12 @@ def additive_noise(
     return fitting(made, bound, query, users)
 
 
-def cube_noise(bound: Bound, epsilon: float, relation: Relation, *, discrete: bool) -> AdditiveNoise:
+def cube_noise(bound: "Bound", epsilon: float, relation: Relation, *, discrete: bool) -> AdditiveNoise:
     """The K-norm mechanism of the cube, for a user who is in one release: pure epsilon-DP."""
     return _made("cube", _epsilon(epsilon), bound, relation, None, discrete=discrete)
 
 
-def ball_noise(bound: Bound, epsilon: float, relation: Relation, *, discrete: bool) -> AdditiveNoise:
+def ball_noise(bound: "Bound", epsilon: float, relation: Relation, *, discrete: bool) -> AdditiveNoise:
     """The K-norm mechanism of the L2 ball, for a user who is in one release: pure epsilon-DP.
 
     On a lattice the probabilities are proportional to exp(-floor(||z||_2 / J) J / scale), J = `shell_width` steps, and the sensitivity is
@@ -179,7 +182,7 @@ def ball_noise(bound: Bound, epsilon: float, relation: Relation, *, discrete: bo
     return _made("ball", _epsilon(epsilon), bound, relation, None, discrete=discrete)
 
 
-def pure_noise(bound: Bound, epsilon: float, relation: Relation, *, discrete: bool, users: int) -> AdditiveNoise:
+def pure_noise(bound: "Bound", epsilon: float, relation: Relation, *, discrete: bool, users: int) -> AdditiveNoise:
     """The least noise that is epsilon-DP for a user who is in one release: Laplace, cube or ball. All of it is public."""
     check_bound(bound)
     kinds = _PURE if bound.size <= _FEW else _PURE[:2]
@@ -187,7 +190,7 @@ def pure_noise(bound: Bound, epsilon: float, relation: Relation, *, discrete: bo
     return fitting(min(made, key=lambda noise: noise.std), bound, None, whole("users", users, at_least=1))
 
 
-def least_noise(bound: Bound, privacy: Request, query: LinearQuery, *, discrete: bool, users: int) -> AdditiveNoise:
+def least_noise(bound: "Bound", privacy: Request, query: LinearQuery, *, discrete: bool, users: int) -> AdditiveNoise:
     """The noise with the smallest variance that keeps `privacy`: by a formula of public numbers.
 
     Where a user is in one release (no column of the query is longer than one in L1), all kinds are compared: Gaussian noise for delta > 0,
@@ -209,7 +212,7 @@ def _epsilon(value: float) -> float:
 
 
 def _made(
-    distribution: str, amount: float, bound: Bound, relation: Relation, query: LinearQuery | None, *, discrete: bool
+    distribution: str, amount: float, bound: "Bound", relation: Relation, query: LinearQuery | None, *, discrete: bool
 ) -> AdditiveNoise:
     """Noise of one kind for a loss of this amount, mu or epsilon; `query` None: a user is in one release."""
     norm, step = NORMS[distribution], bound.grid if discrete else None
@@ -224,7 +227,7 @@ def _made(
     return AdditiveNoise(distribution, norm, sensitivity, stream_norm, scale, step, bound.size)
 
 
-def fitting(made: AdditiveNoise, bound: Bound, query: LinearQuery | None, users: int) -> AdditiveNoise:
+def fitting(made: AdditiveNoise, bound: "Bound", query: LinearQuery | None, users: int) -> AdditiveNoise:
     """The noise, unless whole numbers of 64 bits cannot hold it and the sums, or the lattice is too coarse."""
     step, scale = made.step, made.scale
     if step is None:

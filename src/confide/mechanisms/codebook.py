@@ -10,19 +10,21 @@ may change from version to version.
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln, log_ndtr
 
 from confide.arguments import real, whole
 from confide.errors import InvalidParameter
 from confide.mechanisms.sources import NoiseSource
-from confide.privacy.bounded import Array, Bound
 from confide.privacy.loss import PureDP
 from confide.privacy.request import Relation
 
+if TYPE_CHECKING:
+    from confide.privacy.bounded import Bound
+
+Array = npt.NDArray[np.float64]
 VECTORS = 1024
 COORDINATES = 2**14  # of a contribution, at most: a device makes 1024 vectors of this length
 _AT_ONCE = 2**15  # numbers in memory: what a cache holds is faster
@@ -229,7 +231,7 @@ class Drawn:
         return self.codebook.epsilon * (int(self.near(other)[index]) - int(self.near(one)[index]))
 
 
-def best_codebook(bound: Bound, epsilon: float) -> Codebook:
+def best_codebook(bound: "Bound", epsilon: float) -> Codebook:
     """The codebook report with the least noise for contributions within `bound`: `nearest` with the largest gain.
 
     The radius is the bound's sensitivity under the relation null: the largest norm of a contribution.
@@ -240,7 +242,7 @@ def best_codebook(bound: Bound, epsilon: float) -> Codebook:
     return Codebook(bound.size, bound.sensitivity(Relation.NULL), epsilon, nearest)
 
 
-def best_signs(bound: Bound, epsilon: float) -> SignReport:
+def best_signs(bound: "Bound", epsilon: float) -> SignReport:
     """The report of signs with the least noise for contributions within `bound`: how many coordinates, and how many patterns are near."""
     real("epsilon", epsilon, above=0)
     most = min(bound.size, VECTORS.bit_length() - 1)
@@ -252,7 +254,7 @@ def best_signs(bound: Bound, epsilon: float) -> SignReport:
     return min(made, key=lambda report: report.std)
 
 
-def best_report(bound: Bound, epsilon: float) -> Report:
+def best_report(bound: "Bound", epsilon: float) -> Report:
     """By signs or by a codebook, whichever has less noise: signs for few numbers of which each may be large by itself."""
     signs, codebook = best_signs(bound, epsilon), best_codebook(bound, epsilon)
     return signs if signs.std < codebook.std else codebook
@@ -286,6 +288,8 @@ def _order_sums(vectors: int) -> tuple[Array, Array]:
     The density of the i-th largest is N phi(z) C(N - 1, i - 1) (1 - Phi(z))^(i - 1) Phi(z)^(N - i): integrated by the rule of
     trapezoids, whose error is that of rounding for such functions.
     """
+    from scipy.special import gammaln, log_ndtr  # a device that only reports does not need it
+
     z = np.linspace(-9.0, 9.0, 1801)
     above, below = log_ndtr(-z), log_ndtr(z)
     ranks = np.arange(vectors)[:, None]

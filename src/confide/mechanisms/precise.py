@@ -12,9 +12,9 @@ import secrets
 from decimal import Decimal
 
 import numpy as np
+import numpy.typing as npt
 
-from confide.privacy.bounded import Array
-
+Array = npt.NDArray[np.float64]
 _BITS = 420  # of a uniform variable
 _CONTEXT = decimal.Context(prec=120, rounding=decimal.ROUND_HALF_EVEN, Emin=-9999, Emax=9999)
 

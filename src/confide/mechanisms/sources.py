@@ -9,7 +9,6 @@ import math
 import secrets
 from collections.abc import Callable
 from decimal import Decimal, localcontext
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -181,8 +180,8 @@ class SecureSource:
             kept, of = 1, 1
             for i in range(1, size + 1):
                 kept, of = kept * (2 * m + 1), of * (2 * m + 2 * i)
-            if secrets.randbelow(of) < kept:
-                return [secrets.randbelow(2 * m + 1) - m for _ in range(size)]
+            if self._below(of) < kept:
+                return [self._below(2 * m + 1) - m for _ in range(size)]
 
     def ball(self, scale: float, shape: tuple[int, int]) -> npt.NDArray[np.int64]:
         """Probabilities proportional to exp(-max(floor(||z||_2 / J), 15) J / scale), J = `shell_width`(size): epsilon-DP for a
@@ -203,18 +202,20 @@ class SecureSource:
         while True:
             geometric = self._draw("laplace", scale / width * (1 + 2.0**-40), size + 1)
             l = 1 + sum(int(draw) if draw >= 0 else -int(draw) - 1 for draw in geometric)  # noqa: E741 - as in the proof
-            if l < 16 or secrets.randbelow(math.prod(range(l, l + size))) >= l**size:
+            if l < 16 or self._below(math.prod(range(l, l + size))) >= l**size:
                 continue
             z = self._draw("gaussian", float(l), size, cached=False)
             short = (width * l) ** 2 - sum(int(each) ** 2 for each in z)
-            if short > 0 and _exponential_coin(secrets.randbelow, Fraction(short, 2 * l * l)):
+            if short > 0 and exponential_coin(self._below, short, 2 * l * l):
                 return z
 
     def choose(self, likely: npt.NDArray[np.bool_], loss: float) -> int:
-        return _chosen(secrets.randbelow, likely, loss)
+        return _chosen(self._below, likely, loss)
 
-    @staticmethod
-    def _draw(distribution: str, scale: float, shape: Shape, *, cached: bool = True) -> npt.NDArray[np.int64]:
+    def _below(self, limit: int) -> int:
+        return secrets.randbelow(limit)
+
+    def _draw(self, distribution: str, scale: float, shape: Shape, *, cached: bool = True) -> npt.NDArray[np.int64]:
         size = int(np.prod(shape))
         sampler = (_sampler if cached else _sampler.__wrapped__)(distribution, scale, size)
         draws = np.array(sampler([0] * size), dtype=np.int64)
@@ -224,7 +225,7 @@ class SecureSource:
 
     def uniform(self, shape: Shape) -> npt.NDArray[np.float64]:
         size = int(np.prod(shape))
-        bits = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64) >> np.uint64(11)
+        bits = np.frombuffer(self.token(8 * size), dtype=np.uint64) >> np.uint64(11)
         uniform: npt.NDArray[np.float64] = bits.astype(np.float64).reshape(shape) * 2.0**-53
         return uniform
 
@@ -277,9 +278,8 @@ def shell_width(size: int) -> int:
     return max(1, round(math.sqrt(size)))
 
 
-def _exponential_coin(below: Callable[[int], int], loss: float | Fraction) -> bool:
-    """True with probability e^-loss, exactly, for the rational number that `loss` is [Canonne20, Alg. 1]."""
-    above, under = loss.as_integer_ratio()
+def exponential_coin(below: Callable[[int], int], above: int, under: int) -> bool:
+    """True with probability e^(-above / under), exactly [Canonne20, Alg. 1]."""
     while True:  # e^-loss = e^-1 ... e^-1 e^-rest: one coin for each factor
         part = min(above, under)
         k = 1

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -93,6 +93,27 @@ def _open(data: bytes) -> tuple[dict[str, Any], bytes]:
     return header, content[start + length :]
 
 
+class StateStore(Protocol):
+    """Where a learner keeps its state. Each generation is written once, and an older state than the newest is never read."""
+
+    def hold(self) -> None:
+        """From now on no other process goes on from this store, until this one ends; `StateError` if another one does already."""
+
+    def exists(self) -> bool:
+        """Whether a state was written."""
+
+    def read(self) -> bytes: ...
+
+    def write(self, data: bytes) -> None:
+        """Durable when it returns."""
+
+    def generation(self) -> int:
+        """The newest generation that was written, and so may have been released; 0 if there is none."""
+
+
+_held: dict[tuple[int, int], int] = {}  # the files that this process holds, by device and inode: the id of the process
+
+
 class StateFile:
     """A state on disk, mode 0600, replaced atomically, beside a mark of the newest generation that was ever written.
 
@@ -105,6 +126,27 @@ class StateFile:
         self.path = Path(arguments.path("path", path))
         self._mark = self.path.with_name(self.path.name + ".generation")
         self._newest = 0  # that this object has read or written
+
+    def hold(self) -> None:
+        """By a lock of the kernel on a file beside the state, which ends with the process, however it ends."""
+        path = self.path.with_name(self.path.name + ".owner")
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        facts = os.fstat(handle)
+        place = facts.st_dev, facts.st_ino
+        if _held.get(place) == os.getpid():
+            os.close(handle)
+            return
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            raise StateError(
+                f"another process goes on from {self.path.name}: two of them would release the same users twice"
+            ) from None
+        _held[place] = os.getpid()  # the handle stays open
+
+    def exists(self) -> bool:
+        return self.path.exists()
 
     def write(self, data: bytes) -> None:
         generation = _open(data)[0]["generation"]

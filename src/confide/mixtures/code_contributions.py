@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -85,6 +85,10 @@ class TransitionSums:
         self.bound = TableRows(steps, dimension, codes.l1_diameter * scale, codes.radius * scale)
         self._whole = np.rint(codes.table * (scale / self.bound.grid))  # in grid steps
         self.table = self._whole * self.bound.grid  # as it is sent
+
+    def plain(self) -> dict[str, Any]:
+        """For clients: step h of an episode adds table[s][a][s'], whole steps of the grid, at coordinates h c to (h + 1) c - 1. Public."""
+        return {"kind": "transitions", "steps": self.bound.steps, "table": self._whole.astype(int).tolist()}
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         S, A, _, dimension = self._whole.shape

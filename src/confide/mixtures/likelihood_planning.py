@@ -92,12 +92,12 @@ def posterior(
         known = before.mean[h], before.covariance[h]
         weights[h] = np.full(d, 1 / d)
         for _ in range(2):  # the sampling covariance is first taken at equal weights, then at the estimate
-            noise = _sampling(expected, M, mixture(kernels, weights[h]), codes, weights[h])
+            noise = sampling(expected, M, mixture(kernels, weights[h]), codes, weights[h])
             means, covariances = _kernels.filtered(leaves.sums[:, h], M, noise, leaves.stds**2, ratio, *known)
             precision: Array = np.asarray(np.linalg.inv(covariances[-1, :d, :d]))
             precision = np.asarray((precision + precision.T) / 2)
             weights[h] = project_simplex(means[-1, :d], precision)
-        covariance[h] = _within(precision)
+        covariance[h] = within(precision)
         if len(means) > 1:
             first.mean[h], first.covariance[h] = means[1], covariances[1]
         whole = M.sum(axis=0)
@@ -118,7 +118,7 @@ def _expected(leaves: Leaves, served: Served, h: int, at: Array) -> Array:
     return expected
 
 
-def _sampling(expected: Array, M: Array, transitions: Array, codes: Array, weights: Array) -> Array:
+def sampling(expected: Array, M: Array, transitions: Array, codes: Array, weights: Array) -> Array:
     """The covariance [t, c, c] of the sums of codes of each round: policies that go elsewhere have another one."""
     covariance = np.empty((len(M), M.shape[1], M.shape[1]))
     for t, (visits, mean) in enumerate(zip(expected, M @ weights, strict=True)):
@@ -129,7 +129,7 @@ def _sampling(expected: Array, M: Array, transitions: Array, codes: Array, weigh
     return covariance
 
 
-def _within(precision: Array) -> Array:
+def within(precision: Array) -> Array:
     """The covariance on vectors that sum to zero: weights sum to one, so nothing else is uncertain.
 
     In a basis, because the rank of a projected matrix is decided by rounding: what is not known yet must not be taken for known.

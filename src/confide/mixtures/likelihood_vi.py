@@ -1,5 +1,6 @@
 """Likelihood moments: our own learner for mixtures of known kernels. Privacy is proved, regret is measured."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,11 +14,13 @@ from confide.mixtures._question_kernels import hopeful
 from confide.mixtures.code_contributions import TableRows, TransitionSums
 from confide.mixtures.code_features import best_codes, means
 from confide.mixtures.explorer_planning import SAID, explored
-from confide.mixtures.likelihood_memory import Shape, remembered
+from confide.mixtures.likelihood_memory import History, Shape, remembered
 from confide.mixtures.likelihood_planning import Posterior, posterior
 from confide.mixtures.linopt_vi import known_mixture
 from confide.mixtures.planning import optimistic
 from confide.mixtures.value_features import SparseKernels, reduced, sparse, value_steps
+from confide.mixtures.weight_value_planning import valued
+from confide.planners.policy_value import Played, Valued
 from confide.planners.regression import NO_BONUS, Estimate, project_simplex
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Released
@@ -50,7 +53,18 @@ class PosteriorSampling:
 
     def plan(self, released: Released) -> Round:
         history = remembered(released, self.shape)
-        known = posterior(
+        known = self._known(history)
+        rng = np.random.default_rng([int(released.memory["seed"]), released.generation])
+        policies = tuple(self._policy(weights, rng) for weights in self._samples(known, rng))
+        share = explored(self.schedule.times, released.generation)
+        policies = (*policies, self._explorer(known, rng)) if share else policies
+        shares = np.append(np.full(POLICIES, (1 - share) / POLICIES), share)[: len(policies)]
+        shown = np.stack([policy.actions for policy in policies])
+        memory = history.folded(known, self.shape).remembered(released, shown, shares)
+        return Round(policies, self.statistic, memory, known.signal if released.generation else None, tuple(map(float, shares)))
+
+    def _known(self, history: History) -> Posterior:
+        return posterior(
             history.leaves,
             history.served,
             history.before,
@@ -60,14 +74,20 @@ class PosteriorSampling:
             code_means=self._means,
             start=self.public.start,
         )
-        rng = np.random.default_rng([int(released.memory["seed"]), released.generation])
-        policies = tuple(self._policy(weights, rng) for weights in self._samples(known, rng))
-        share = explored(self.schedule.times, released.generation)
-        policies = (*policies, self._explorer(known, rng)) if share else policies
-        shares = np.append(np.full(POLICIES, (1 - share) / POLICIES), share)[: len(policies)]
-        shown = np.stack([policy.actions for policy in policies])
-        memory = history.folded(known, self.shape).remembered(released, shown, shares)
-        return Round(policies, self.statistic, memory, known.signal if released.generation else None, tuple(map(float, shares)))
+
+    def valued(self, released: Released, played: Sequence[Played]) -> Valued:
+        """What the model of this release says about the policies of all rounds so far, the one that it opens included."""
+        known = self._known(remembered(released, self.shape))
+        assert self.public.rewards is not None
+        return valued(
+            played,
+            known,
+            rewards=self.public.rewards,
+            kernels=self.public.kernels,
+            codes=self.statistic.table,
+            code_means=self._means,
+            start=self.public.start,
+        )
 
     def _samples(self, known: Posterior, rng: np.random.Generator) -> Array:
         """Weights [sample, h, i] around the estimate, projected on the simplex."""

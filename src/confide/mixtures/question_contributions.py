@@ -1,6 +1,7 @@
 """Answers to yes/no questions about one step each. PRIVATE until a privatizer has added noise."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +66,12 @@ class AnswerSums:
         self.bound = Answers(len(steps))
         self._steps, self._signs = steps, signs
         self._rewards = np.zeros(len(steps), dtype=bool) if rewards is None else rewards
+
+    def plain(self) -> dict[str, Any]:
+        """For clients: the answer to question q is half of signs[q][s][a][s'] at steps[q], or signs[q][s][a][0] (r - 1/2), r in [0, 1],
+        where it is about rewards. Public."""
+        steps, signs, rewards = self._steps.tolist(), self._signs.tolist(), self._rewards.tolist()
+        return {"kind": "answers", "steps": steps, "signs": signs, "rewards": rewards}
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         _, S, A, _ = self._signs.shape

@@ -180,6 +180,9 @@ def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) 
             "holdout must be people that the model was not learned from: learn, test = logs.split(0.5), release the model from learn, "
             "and give test here"
         )
+    low, high = step_ranges(model.table, holdout.max_steps)
+    if not high[-1] > low[-1]:
+        raise InvalidParameter("all returns are the same by the stated rewards: no policy is better than another")
     if method == "weights" and (reason := _no_weights(model, holdout)):
         raise InvalidParameter(f'method="weights" cannot be used: {reason}; use method="model"')
 

@@ -90,6 +90,11 @@ class Bounded:
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "users", int(self.users))
 
+    @property
+    def steps(self) -> npt.NDArray[np.int64]:
+        """In whole steps of the bound's grid: sums of these are exact, in any order and in any language. PRIVATE."""
+        return np.rint(self.values / self.bound.grid).astype(np.int64)
+
     def __add__(self, other: "Bounded") -> "Bounded":
         if self.bound != other.bound:
             raise InvalidParameter("contributions under different bounds cannot be added")

@@ -30,7 +30,7 @@ from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss
 from confide.privacy.request import NoPrivacy, Relation, Request, requested
 from confide.privatizers.privatizer import ExpectedNoise
-from confide.privatizers.schedule import Schedule, check_left
+from confide.privatizers.schedule import Schedule, check_batch, check_left
 
 _FEW_RELEASES = 512  # up to here least squares over all releases is worth its time
 _FINE_USERS = 4 * 10**6  # up to here whole coefficients of 2^-12 and less are as good as the ratio itself
@@ -128,12 +128,19 @@ class CentralPrivatizer:
             self._close(contribution if alone else Bounded(self._leaf, self._counter.bound, after - self._counter.users_seen))
         self._whole = True
 
-    def close(self) -> None:
+    def close(self, total: Array | None = None, users: int = 0) -> None:
         """Release now, with the users of the open batch who are here. WHEN must be decided in public, not from their data."""
         self._check_durable()
         check_left(self.schedule, self.generation)
+        begun = self._counter.users_seen
+        if total is not None:
+            check_batch(self.schedule.users, begun, self._users, users)
+            leaf = Bounded(total, self._counter.bound, users)
+        else:
+            leaf = Bounded(self._leaf, self._counter.bound, self._users - begun)
         self._whole = False
-        self._close(Bounded(self._leaf, self._counter.bound, self._users - self._counter.users_seen))
+        self._users = begun + leaf.users
+        self._close(leaf)
         self._whole = True
 
     def release(self) -> Released:

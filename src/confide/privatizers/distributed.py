@@ -213,7 +213,7 @@ class DistributedPrivatizer:
         self._absent += users
         self._close_if_complete()
 
-    def close(self) -> None:
+    def close(self, total: Array | None = None, users: int = 0) -> None:  # noqa: ARG002
         raise PrivacyError(
             "under DistributedDP a batch closes when all of its devices have sent something or are known to stay away"
         )

@@ -7,7 +7,7 @@ from typing import ClassVar, NoReturn
 
 import numpy as np
 
-from confide.arguments import flag, kind
+from confide.arguments import array, flag, kind
 from confide.errors import DuplicateMessage, InvalidParameter, PrivacyError, StaleMessage, StateError
 from confide.mechanisms.additive import AdditiveNoise
 from confide.mechanisms.codebook import Report
@@ -21,7 +21,7 @@ from confide.privacy.loss import Loss
 from confide.privacy.request import Request
 from confide.privatizers.message import Channel, Message, local_noise, open_channel
 from confide.privatizers.privatizer import ExpectedNoise
-from confide.privatizers.schedule import Schedule, check_left
+from confide.privatizers.schedule import Schedule, check_batch, check_left
 
 
 def channel_mechanism(channel: Channel, simulated: int) -> Mechanism:
@@ -38,6 +38,25 @@ def channel_mechanism(channel: Channel, simulated: int) -> Mechanism:
         query=f"one message from each user's device{said}",
     )
     return replace(made, parameters=noise.parameters) if isinstance(noise, Report) else replace(made, lattice=noise.step)
+
+
+def current(message: Message, channel: Channel, generation: int) -> Array:
+    """What a message says, if it was planned with this release."""
+    if message.generation != generation:
+        raise StaleMessage(
+            f"the message was planned with release {message.generation}, the current one is {generation}: it is stale"
+        )
+    return channel.decode(message)
+
+
+def decoded_sum(total: Array, users: int, channel: Channel) -> Array:
+    """The sum of so many decoded messages, from outside. It may be any numbers, but of nobody it is zero."""
+    values: Array = array("total", total, ndim=1)
+    if values.shape != (channel.bound.size,):
+        raise InvalidParameter(f"total must have shape ({channel.bound.size},), got {values.shape}")
+    if users == 0 and values.any():
+        raise InvalidParameter("total must be zero, if it is of nobody")
+    return values
 
 
 class LocalPrivatizer:
@@ -107,15 +126,15 @@ class LocalPrivatizer:
     def receive(self, message: Message) -> None:
         """One device's message; a refused one changes nothing."""
         self._check_room(1)
-        if message.generation != self._generation:
-            raise StaleMessage(
-                f"the message was planned with release {message.generation}, the current one is {self._generation}: it is stale"
-            )
-        values = self.channel.decode(message)
+        values = self.decoded(message)
         if message.nonce in self._nonces:
             raise DuplicateMessage("this message was absorbed before")
         self._nonces.add(message.nonce)
         self._take(values, 1)
+
+    def decoded(self, message: Message) -> Array:
+        """What a message of the open batch adds to its sum."""
+        return current(message, self.channel, self._generation)
 
     def absorb(self, contribution: Bounded) -> None:
         """SIMULATION: what the messages of `contribution.users` devices would add up to. The noise is drawn here, at once.
@@ -214,9 +233,13 @@ class LocalPrivatizer:
         if self._users == self.batch[1]:
             self.close()
 
-    def close(self) -> None:
+    def close(self, total: Array | None = None, users: int = 0) -> None:
         """Release now, with the messages of the open batch that are here. Nothing is private here any more."""
         check_left(self.schedule, self.generation)
+        if total is not None:
+            check_batch(self.schedule.users, self._begun, self._users, users)
+            self._open = decoded_sum(total, users, self.channel)
+            self._users += users
         self._prefix, self._open = self._prefix + self._open, np.zeros_like(self._open)
         self._nonces = set()
         self._generation += 1

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from confide.arguments import kind
-from confide.errors import DuplicateMessage, InvalidParameter, PrivacyError, StaleMessage, StreamExhausted
+from confide.errors import DuplicateMessage, InvalidParameter, PrivacyError, StreamExhausted
 from confide.mechanisms.additive import check_bound
 from confide.mechanisms.codebook import best_report
 from confide.mechanisms.counters import Factorisation
@@ -17,7 +17,7 @@ from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss
 from confide.privacy.request import Request
-from confide.privatizers.local import channel_mechanism
+from confide.privatizers.local import channel_mechanism, current, decoded_sum
 from confide.privatizers.message import Channel, Message, report_channel
 from confide.privatizers.privatizer import ExpectedNoise
 from confide.privatizers.rounds import RoundsPrivatizer
@@ -75,15 +75,18 @@ class LocalRoundsPrivatizer(RoundsPrivatizer):
         """One device's message; a refused one changes nothing."""
         self._check_whole()
         self._check_room(1)
-        if message.generation != self._generation:
-            raise StaleMessage(
-                f"the message was planned with release {message.generation}, the current one is {self._generation}: it is stale"
-            )
-        values = self._channel.decode(message)
+        values = self.decoded(message)
         if message.nonce in self._nonces:
             raise DuplicateMessage("this message was absorbed before")
         self._nonces.add(message.nonce)
         self._take(values, 1)
+
+    def decoded(self, message: Message) -> Array:
+        """What a message of the open round adds to its sum."""
+        return current(message, self._channel, self._generation)
+
+    def _checked(self, total: Array, users: int) -> Array:
+        return decoded_sum(total, users, self._channel)
 
     def absorb(self, contribution: Bounded) -> None:
         """SIMULATION: what the messages of `contribution.users` devices would add up to, with Gaussian noise of their variance.

@@ -1,8 +1,10 @@
 """The device's side of the interface under local privacy: a bounded contribution in, one noisy message out."""
 
 import hashlib
+import json
 import struct
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from confide.mechanisms.codebook import COORDINATES, VECTORS, Codebook, Report, 
 from confide.mechanisms.counters import Exact
 from confide.mechanisms.sources import NoiseSource, check_source
 from confide.privacy.bounded import Array, Bound, Bounded
+from confide.privacy.certificate import describe
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import LocalDP, Relation, Request, Trust
@@ -24,6 +27,20 @@ KINDS = ("numbers", "index")
 _NONCE, _CHANNEL = 16, 8
 _MOST = 2**22  # coordinates: 32 MB
 _REACH = {"gaussian": 12.0, "laplace": 40.0}  # in units of the scale: see `Channel.decode`
+
+
+def canonical(value: Any) -> bytes:
+    """JSON as RFC 8785 writes it, in which a number that is not whole is the text of its bits, after it was rounded to nine digits:
+    the same bytes in every language."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, float):
+        return struct.pack(">d", float(f"{value:.9g}")).hex()
+    return value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +106,7 @@ class Channel:
     one query of the bound's sensitivity, noised once; with a report (`Codebook`, `SignReport`) they are one index. Generation, kind and
     length are public, and the nonce is random: it is drawn before anything that depends on the data.
 
-    `id` is the same for a server and a device that count on the same noise; public, and the same for all devices. The scale is in it to
+    `id` is the same for a server and a device that count on the same noise; public, and the same for all devices. Numbers are in it to
     nine digits: the last ones are the machine's.
     """
 
@@ -104,17 +121,17 @@ class Channel:
         noise = self.noise
         if isinstance(noise, Report):
             fits = noise.size == self.bound.size
-            drawn_from = noise.vectors if isinstance(noise, Codebook) else noise.asked
-            text = f"{self.bound!r} {noise.distribution} {noise.radius:.9g} {noise.epsilon:.17g} {noise.nearest} {drawn_from}"
+            drawn: dict[str, Any] = {"radius": noise.radius, **noise.parameters}
         else:
             true = self.bound.sensitivity(Relation.REPLACE) if noise.norm == 2 else self.bound.l1_sensitivity(Relation.REPLACE)
             fits = noise.sensitivity >= true and noise.stream_norm >= 1
-            text = f"{self.bound!r} {noise.distribution} {noise.scale:.9g} {noise.step}"
+            drawn = {"scale": noise.scale, "step": noise.step}
+        named = {"bound": describe(self.bound) or repr(self.bound), "noise": {"distribution": noise.distribution, **drawn}}
         if not fits or noise.loss() != self.guarantee.loss:
             raise InvalidParameter("the guarantee is not what this noise gives for this bound")
         if self.bound.size > _MOST:
             raise InvalidParameter(f"a message has at most {_MOST} numbers, the bound has {self.bound.size}")
-        object.__setattr__(self, "id", hashlib.sha256(text.encode()).digest()[:_CHANNEL])
+        object.__setattr__(self, "id", hashlib.sha256(canonical(named)).digest()[:_CHANNEL])
 
     @property
     def kind(self) -> str:

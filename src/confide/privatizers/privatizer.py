@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from confide.privacy.bounded import Bounded, Released
+from confide.privacy.bounded import Array, Bounded, Released
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss
@@ -54,8 +54,12 @@ class Privatizer(Protocol):
     def absorb(self, contribution: Bounded) -> None:
         """Users of the open batch; at its last user the next release is made. With `devices` a simulation of their messages."""
 
-    def close(self) -> None:
-        """Make the next release before the batch is full: decided in public, not from its users' data."""
+    def close(self, total: Array | None = None, users: int = 0) -> None:
+        """Make the next release before the batch is full: decided in public, not from its users' data.
+
+        `total`: the whole batch, from a service that adds up contributions itself (with `devices` decoded messages), of `users` users.
+        Nobody else may be in the open batch then.
+        """
 
     def release(self) -> Released:
         """The statistics as of the last release. Asking again gives the same answer."""

@@ -17,7 +17,7 @@ from confide.privacy.guarantee import Guarantee, no_guarantee
 from confide.privacy.loss import Loss, PureDP
 from confide.privacy.request import NoPrivacy, Relation, Request, Trust, requested
 from confide.privatizers.privatizer import ExpectedNoise
-from confide.privatizers.schedule import AtMost
+from confide.privatizers.schedule import AtMost, check_batch
 
 
 class RoundsPrivatizer:
@@ -110,13 +110,21 @@ class RoundsPrivatizer:
             self._close()
         self._whole = True
 
-    def close(self) -> None:
+    def close(self, total: Array | None = None, users: int = 0) -> None:
         """Release now, with the users of the open round who are here. WHEN must be decided in public, not from their data."""
         self._check_whole()
-        _ = self.batch  # refuses if no round is open
+        start, _ = self.batch  # refuses if no round is open
+        if total is not None:
+            check_batch(self.schedule.users, start, self._users, users)
+            leaf = self._checked(total, users)
         self._whole = False
+        if total is not None:
+            self._leaf, self._users = leaf, start + users
         self._close()
         self._whole = True
+
+    def _checked(self, total: Array, users: int) -> Array:
+        return Bounded(total, self._bound, users).values
 
     def _close(self) -> None:
         noise = self._noise(self._bound)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.arguments import fits, listed, real, whole
-from confide.errors import InvalidParameter, StreamExhausted
+from confide.errors import InvalidParameter, StateError, StreamExhausted
 
 _BYTES = 64  # of the memory that a release time takes in Python, where a number of an array takes 8
 
@@ -69,6 +69,15 @@ def check_left(schedule: Schedule, generation: int) -> None:
         raise StreamExhausted(
             f"the guarantee covers {schedule.users} users in {schedule.leaves} release{'s' * (schedule.leaves > 1)}, and all were made"
         )
+
+
+def check_batch(covered: int, begun: int, now: int, users: int) -> None:
+    """A whole batch of `users` users may come from outside: nobody is in the open one, and the guarantee covers all of them."""
+    whole("users", users, at_least=0)
+    if now != begun:
+        raise StateError(f"{now - begun} users are in the open batch already: a batch comes as a whole, or user by user")
+    if begun + users > covered:
+        raise StreamExhausted(f"the guarantee covers {covered} users; this batch would make {begun + users}")
 
 
 @dataclass(frozen=True, slots=True)

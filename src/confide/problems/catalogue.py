@@ -4,6 +4,7 @@ import difflib
 import importlib
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -167,6 +168,8 @@ def _load(place: str) -> Callable[..., Any]:
 
 
 def _hint(text: str) -> str:
+    if re.fullmatch(r"[\w/]+-v\d+", text):  # as Gymnasium names its environments
+        return f"; did you mean {_GYM}{text}?"
     near = difflib.get_close_matches(text.lower(), PROBLEMS, n=1)
     return (
         f"; did you mean {near[0]}?" if near else f"; choose one of {', '.join(PROBLEMS)}, gym:ID, or the file of a saved problem"

@@ -21,6 +21,7 @@ try:
     from gymnasium import ObservationWrapper as ObservationWrapper
     from gymnasium import spaces as spaces
     from gymnasium import vector as vector
+    from gymnasium import wrappers
 except ImportError:
     raise MissingExtra('Gymnasium environments need Gymnasium: pip install "confide[gym]"') from None
 
@@ -31,6 +32,15 @@ Array = npt.NDArray[np.float64]
 Env = gymnasium.Env[Any, Any]
 Features = Callable[[Any], npt.ArrayLike]
 REWARDS = ("learned", "public")
+_HARMLESS = (  # wrappers that change nothing of what is observed, done and earned
+    wrappers.TimeLimit,
+    wrappers.OrderEnforcing,
+    wrappers.PassiveEnvChecker,
+    wrappers.RecordEpisodeStatistics,
+    wrappers.RecordVideo,
+    wrappers.HumanRendering,
+    wrappers.RenderCollection,
+)
 Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]  # P[s][a] = [(probability, next state, reward, terminated)]
 
 
@@ -222,24 +232,29 @@ def env_name(env: Env) -> str:
 
 def has_table(env: Env) -> bool:
     """Whether the environment carries its dynamics, in the states and actions that one who plays it sees."""
-    bare: Any = env.unwrapped
-    if not hasattr(bare, "P") or not hasattr(bare, "initial_state_distrib"):
-        return False
-    outer: Any = env
+    bare, outer = env.unwrapped, env
     while outer is not bare:
-        if isinstance(outer, gymnasium.ObservationWrapper | gymnasium.ActionWrapper | gymnasium.RewardWrapper):
+        if type(outer) not in _HARMLESS:
             return False
-        outer = outer.env
-    return True
+        outer = outer.env  # type: ignore[attr-defined]
+    return _carries_table(bare)
+
+
+def _carries_table(bare: Any) -> bool:
+    return hasattr(bare, "P") and hasattr(bare, "initial_state_distrib")
 
 
 def _table(env: Env) -> tuple[Table, Array]:
     """The table and the distribution of the first state."""
     bare: Any = env.unwrapped
-    if not has_table(env):
+    if not _carries_table(bare):
         raise InvalidParameter(
             f"{type(bare).__name__} has no table P with an initial_state_distrib: play it with confide.problems.environment, or step by "
             "step through features with GymProblem"
+        )
+    if not has_table(env):
+        raise InvalidParameter(
+            f"a wrapper may change what the table of {type(bare).__name__} says: play it with confide.problems.environment"
         )
     if getattr(bare, "fickle_passenger", False):
         raise InvalidParameter("a fickle passenger is not in the table P: make Taxi with fickle_passenger=False")
@@ -277,5 +292,5 @@ def stated_range(reward_range: Any) -> RewardMap:
 def env_horizon(env: Env, horizon: int | None) -> int:
     chosen = horizon if horizon is not None else env.spec.max_episode_steps if env.spec else None
     if chosen is None:
-        raise InvalidParameter("this environment has no time limit: give a horizon")
+        raise InvalidParameter("this environment has no time limit: give a horizon, as in --horizon 20")
     return whole("horizon", chosen, at_least=1)

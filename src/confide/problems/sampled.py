@@ -131,7 +131,7 @@ class SampledProblem:
             actions[0, h] = chosen = policy.act(h, now, rng)
             observation, reward, terminated, truncated, _ = _called(self.name, self._env.step, self._action(chosen))
             rewards[0, h] = self._reward(reward)
-            if terminated or truncated:
+            if self._over(h, terminated, truncated):
                 return
             now = self._number(observation)
         states[0, self.horizon] = now
@@ -142,19 +142,26 @@ class SampledProblem:
         seeds = [int(seed) for seed in rng.integers(2**31, size=n)]
         observations = _called(self.name, self._env.reset, seed=seeds)[0]
         alive = list(range(users))
+        cut: dict[int, Any] = {}  # what copies showed last that are reset in the step in which they are cut off
         for h in range(self.horizon - self._steps, self.horizon + 1):
             now = list(vector.utils.iterate(self._env.observation_space, observations))
             for i in alive:
-                states[i, h] = self._number(now[i])
+                states[i, h] = self._number(cut.get(i, now[i]))
             if h == self.horizon or not alive:
                 return
             for i in alive:
                 actions[i, h] = policy.act(h, int(states[i, h]), rng)
             taken = [self._action(int(actions[i, h]) if i < users else 0) for i in range(n)]
-            observations, earned, terminated, truncated, _ = _called(self.name, self._env.step, np.stack(taken))
+            observations, earned, terminated, truncated, info = _called(self.name, self._env.step, np.stack(taken))
             for i in alive:
                 rewards[i, h] = self._reward(earned[i])
-            alive = [i for i in alive if not (terminated[i] or truncated[i])]
+            alive = [i for i in alive if not self._over(h, terminated[i], truncated[i])]
+            final = info.get("final_obs")
+            cut = {} if final is None else {i: final[i] for i in alive if truncated[i]}
+
+    def _over(self, step: int, terminated: Any, truncated: Any) -> bool:
+        """A time limit at the horizon ends no episode: where it cuts one off something would have followed."""
+        return bool(terminated or (truncated and step < self.horizon - 1))
 
     @property
     def _steps(self) -> int:
@@ -181,7 +188,9 @@ class SampledProblem:
         except (TypeError, ValueError):
             given = math.nan
         if not self._map.low <= given <= self._map.high:
-            raise InvalidParameter(f"{self.name} gave a reward outside reward_range=({self._map.low:g}, {self._map.high:g})")
+            raise InvalidParameter(
+                f"{self.name} gave a reward that is no number in reward_range=({self._map.low:g}, {self._map.high:g})"
+            )
         return self._map.apply(given)
 
 
@@ -224,11 +233,18 @@ def _sizes(what: str, space: Any, stated: int | None) -> tuple[int, ...]:
     if found is None:
         if stated is not None and what == "observation":
             return (stated,)
-        hint = "; binned(env, bins=[...]) numbers vectors" if isinstance(space, spaces.Box) and what == "observation" else ""
-        raise InvalidParameter(f"the environment must have finitely many {what}s, got the {what} space {space}{hint}")
+        raise InvalidParameter(f"the {what}s must be numbered, but the {what} space is {space}{_hint(what, space)}")
     if stated is not None and stated != math.prod(found):
         raise InvalidParameter(f"the {what} space {space} has {math.prod(found)} elements, not {stated}")
     return found
+
+
+def _hint(what: str, space: Any) -> str:
+    if what == "action":
+        return "; gymnasium.wrappers.TransformAction(env, function, gymnasium.spaces.Discrete(n)) numbers them"
+    if isinstance(space, spaces.Box) and len(space.shape) == 1:
+        return "; confide.problems.binned(env, bins=[...]) numbers vectors"
+    return "; gymnasium.wrappers.TransformObservation(env, function, gymnasium.spaces.Discrete(n)) numbers them"
 
 
 def _counted(space: Any) -> tuple[int, ...] | None:

@@ -21,7 +21,9 @@ RESULTS_NOTE = (
     "to 90\u202f%: the median over seeds of the number of users after which policies stay above 90\u202f% of optimal; a seed that "
     "never reaches it counts as infinite. Growth: the exponent with which regret grew in the number of users, over the last "
     "factor of ten, ± its standard error over seeds, and the exponent of the theorem where the agent’s paper has one. A measured "
-    "exponent above that of a theorem does not refute it, and one below does not prove it."
+    "exponent above that of a theorem does not refute it, and one below does not prove it. Where regret is not known: the last return is "
+    "the average return of the last users, and the last policy’s is that of its own users, with a 95\u202f% interval over these users, not "
+    "over seeds."
 )
 
 
@@ -102,6 +104,7 @@ def _cells(row: Row, failed: int) -> dict[str, Cell]:
         "users to 90 %": after,
         "growth": Cell(*grown(row), None if row.growth is None else row.growth.slope),
         "last return": _figure(row.mean_return),
+        "last policy": _of_last_policy(group.last_return),
         "seconds": Cell("–") if seconds is None else Cell(number(seconds, 2), "", seconds),
     }
 
@@ -128,6 +131,10 @@ def _pair_cells(pair: Pair) -> list[Cell]:
 
 def _figure(figure: Interval | None, digits: int = 3, unit: str = "") -> Cell:
     return Cell("–") if figure is None else Cell(number(figure.estimate, digits) + unit, ends(figure, digits), figure.estimate)
+
+
+def _of_last_policy(earned: tuple[float, float, float] | None) -> Cell:
+    return Cell("–") if earned is None else Cell(number(earned[0]), f"{number(earned[1])} to {number(earned[2])}", earned[0])
 
 
 def facts(row: Row) -> str:

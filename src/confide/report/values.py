@@ -33,6 +33,10 @@ _BARS = "#111827"  # error bars
 _FEW = 60  # states that have room for a bar each
 _TICK = 16  # characters of a label below the figure
 _ON_PAGE = 100  # rows of the page's table
+_CLIPPED, _LEFT = (
+    0.05,
+    0.1,
+)  # of the weights and of the users: where more is clipped, or fewer are left, a model is the better estimator
 
 
 class Estimate(Protocol):
@@ -150,8 +154,11 @@ def _weights(estimate: Estimate) -> str:
     said = f"the clip takes off about {100 * share:.2g} % of the importance weights"
     if "effective" not in estimate.released:
         return f"{said}."
-    users = estimate.guarantee.users
-    return f"{said}; the effective sample size is about {estimate.released['effective'][0]:,.0f} of {users:,} users."
+    users, left = estimate.guarantee.users, float(estimate.released["effective"][0])
+    said = f"{said}; the effective sample size is about {left:,.0f} of {users:,} users"
+    if share > _CLIPPED or left < _LEFT * users:
+        return f"{said}. Few weights decide here: the model of `confide learn` values every policy from one release, without weights."
+    return f"{said}. This is enough for weights, which assume nothing about states."
 
 
 def _states(number: int, what: str) -> str:

@@ -33,7 +33,7 @@ def budgeted(
     floor(sqrt(c cost)). These roots are exact: the numbers are at most 2^48.
     """
     users, horizon = actions.shape
-    S = indptr.size // (layers * choices)
+    S = (indptr.size - 1) // (layers * choices)
     last = indptr[indptr.size - 1]
     often, touched = np.zeros(indptr.size - 1, dtype=np.int64), np.zeros(horizon, dtype=np.int64)
     for i in range(users):

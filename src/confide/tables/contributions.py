@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -102,6 +103,14 @@ class BudgetedVisits:
     def weights(self) -> Array:
         """As they are: rounded down, so that whole costs pay them."""
         return np.sqrt(self.costs / _kernels.BUDGET)
+
+    def plain(self) -> dict[str, Any]:
+        """For clients: the tables of `_contribution_kernels.budgeted`. Public."""
+        support, bound = self._support, self.bound
+        sizes = {"layers": support.layers, "states": support.states, "actions": support.actions, "steps": bound.steps}
+        balance = math.floor(bound.balance * _kernels.PART)
+        tables = {"indptr": support.indptr.tolist(), "successors": support.successors.tolist(), "costs": self.costs.tolist()}
+        return {"kind": "budget", "balance": balance, **sizes, **tables}
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         if isinstance(users, TransitionCounts):

@@ -41,10 +41,18 @@ class Support:
         return np.diff(self.indptr) > 0
 
 
+def layers_of(horizon: int, *, stationary: bool, known_rewards: bool) -> int:
+    """One, if steps are alike. Where rewards are known, nothing is left to learn in the last step: it has no layer, unless a single one
+    would be left, which stands for steps that are alike."""
+    return 1 if stationary or horizon == 1 else max(horizon - known_rewards, 2)
+
+
 def support_of(given: npt.ArrayLike | None, *, layers: int, states: int, actions: int, terminal: Bools | None) -> Support:
     """From what a user says: None (every state can follow), a mask [s, a, s'] or [s, s'], or a list of rows (s, a, s')."""
     rows = states * actions
     ends = np.zeros(states, dtype=bool) if terminal is None else terminal
+    if ends.all():
+        raise InvalidParameter("every state is terminal: there is nothing to learn")
     if given is None:
         lengths = np.where(np.repeat(ends, actions), 0, states)
         fits(layers=layers, cells=int(lengths.sum()))

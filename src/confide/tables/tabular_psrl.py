@@ -30,7 +30,7 @@ from confide.tables.model_planning import (
     recall,
 )
 from confide.tables.reward_planning import reward_posterior
-from confide.tables.support_features import Support, support_of
+from confide.tables.support_features import Support, layers_of, support_of
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -166,7 +166,7 @@ class TabularPSRL(Learner):
         check_choices(calibration, None)
         check_asked(episodes, privacy, distributed=True)
         H, known = public.horizon, public.rewards is not None
-        layers = 1 if public.stationary else max(H - known, 1)
+        layers = layers_of(H, stationary=public.stationary, known_rewards=known)
         cells = support_of(support, layers=layers, states=public.states, actions=public.actions, terminal=public.terminal)
         bound = BudgetedCounts(cells.cells, cells.pairs, H, 0.0 if known else BALANCE)
         chosen = choose_schedule(schedule, geometric(episodes, first=FIRST, ratio=FASTER if cells.cells > LARGE else GROWTH))

@@ -25,7 +25,7 @@ from confide.tables.model_planning import Counts, posterior
 from confide.tables.optimistic_planning import Bonus, Errors, Optimist, greedy
 from confide.tables.printed import MOST, AnyRule, DPUCBVIRule, OBIRule, TableSetting, UCBVIRule, bonus_of_one, starts
 from confide.tables.reward_planning import reward_posterior
-from confide.tables.support_features import Support, support_of
+from confide.tables.support_features import Support, layers_of, support_of
 
 Array = npt.NDArray[np.float64]
 MakeRule = Callable[[TableSetting, float, bool], AnyRule]  # for a setting, an epsilon, and whether rewards are learned
@@ -49,7 +49,7 @@ def _rewards(public: TabularPublic, learned: Array | None) -> Array:
     H, S, A = public.horizon, public.states, public.actions
     kept = np.clip(learned, 0.0, 1.0).reshape(-1, S, A)
     if public.terminal is not None:
-        kept = np.where(public.terminal[None, :, None], 0.0, kept)
+        kept = np.where(public.terminal[None, :, None], public.terminal_reward, kept)
     return np.asarray(np.broadcast_to(kept, (H, S, A)))
 
 
@@ -185,7 +185,7 @@ class Choices:
 def tight(public: TabularPublic, rule: AnyRule, choices: Choices, factor: float, log: float) -> Calibration:
     """The statistic of TabularPSRL, and prefix sums through the counter with the least noise."""
     H, known = public.horizon, public.rewards is not None
-    layers = 1 if public.stationary else max(H - known, 1)
+    layers = layers_of(H, stationary=public.stationary, known_rewards=known)
     support = support_of(None, layers=layers, states=public.states, actions=public.actions, terminal=public.terminal)
     bound = BudgetedCounts(support.cells, support.pairs, H, 0.0 if known else BALANCE)
     schedule = choose_schedule(choices.schedule, geometric(choices.episodes, first=FIRST, ratio=GROWTH))

@@ -1,0 +1,63 @@
+"""The crash matrix of the service with many kills: -9 at each point, joint and local, and the two broken twins.
+
+python benchmarks/service_crashes.py --kills 50 --write
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "service"))
+
+from crash_harness import CLOSES, POINTS, AnswersBeforeCommit, Crashes, ShowsBeforeCommit, Watched
+from record import record
+
+from confide.service.folder import ServiceFolder
+
+
+def matrix(point, trust, kills, service=Watched):
+    """Kills at one point, over as many services as it takes; how many, and what went wrong."""
+    done, problems, told, releases = 0, [], 0, 0
+    while done < kills:
+        with tempfile.TemporaryDirectory() as folder:
+            crashes = Crashes(ServiceFolder(Path(folder) / "service"), trust=trust, service=service, users=48, every=6)
+            for attempt in range(60):
+                killed = crashes.run(point, 1 + attempt % (2 if point in CLOSES else 5))
+                if done + crashes.kills >= kills or not killed:
+                    break
+            crashes.run("nowhere")
+            done += crashes.kills
+            problems += crashes.problems()
+            told += sum(bool(each & {"counted", "same"}) for each in crashes.told.values())
+            releases += len(crashes.shown)
+    return done, problems, told, releases
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    lines = [
+        "| killed | trust | kills | people who were told that they count | releases seen | lost, doubled or two-faced |",
+        "|---|---|---|---|---|---|",
+    ]
+    for point in POINTS:
+        for trust in ("joint", "local"):
+            kills, problems, told, releases = matrix(point, trust, given.kills)
+            lines.append(f"| {point} | {trust} | {kills} | {told} | {releases} | {len(problems)} |")
+            print(lines[-1], flush=True)
+    for twin, point in ((AnswersBeforeCommit, "summed"), (ShowsBeforeCommit, "drawn")):
+        kills, problems, told, releases = matrix(point, "joint", 5, twin)
+        lines.append(f"| {point}, twin {twin.__name__} | joint | {kills} | {told} | {releases} | {len(problems)} |")
+    text = (
+        "A service on SQLite is killed with -9 at a point of the crash matrix, again and again; devices retry the same bytes. At the end "
+        "everybody who was told to be counted is counted once, sums are those of the people in their batches, no release has two faces. "
+        "The last two rows are services that are broken on purpose: what goes wrong in them is found.\n\n"
+    )
+    record("Kills of a service", text + "\n".join(lines) + "\n", write=given.write)
+
+
+if __name__ == "__main__":
+    main()

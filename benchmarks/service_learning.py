@@ -1,0 +1,177 @@
+"""Learning over HTTP against the same run in one process: final values, joint and local.
+
+A crowd of simulated people uses a real server through the Python client: up to 2,000 of them are in flight at the same time; some are late,
+some send their report twice, some stay silent for ever, and 1 % send nonsense.
+
+    python benchmarks/service_learning.py --seeds 4 --write
+"""
+
+import argparse
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from record import record
+
+import confide
+from confide.errors import StaleMessage
+from confide.mechanisms.sources import noise_source
+from confide.service.client import Accepts, Device, ServiceRefused, over_http
+from confide.service.crowd import Shared, plain_policy
+from confide.service.folder import ServiceFolder
+from confide.service.verification import verify_store
+
+PORT, USERS, EVERY, IN_FLIGHT = 18741, 4000, 1000, 2000
+ASKED = {"joint": confide.JointDP(0.02, 1e-5), "local": confide.LocalDP(0.5)}
+WORLD = confide.problems.lock(0)
+
+
+def value(learner):
+    """Of the last round's policies, by their shares."""
+    current = learner.current_round()
+    shares = np.array(current.shares or [1.0] * len(current.policies))
+    return float(sum(share * WORLD.value(policy) for share, policy in zip(shares / shares.sum(), current.policies, strict=True)))
+
+
+def made(trust, seed):
+    schedule = confide.privatizers.every(EVERY, USERS)
+    learner = confide.agents.LikelihoodVI(
+        WORLD.public, episodes=USERS, privacy=ASKED[trust], schedule=schedule, noise=noise_source("fast", seed)
+    )
+    learner.rng = np.random.default_rng(seed)
+    return learner
+
+
+def alone(trust, seed):
+    """In one process, user by user."""
+    learner, rng = made(trust, seed), np.random.default_rng(1000 + seed)
+    for _ in range(USERS):
+        policy = learner.assign(int(rng.integers(2**62)) << 66).policy
+        episode = WORLD.sample(policy, 1, rng)
+        if trust == "joint":
+            learner.observe(episode)
+        else:
+            client = learner.client()
+            client.adopt(learner.current_round(), learner.released().generation)
+            learner.absorb(client.report(episode))
+    return value(learner)
+
+
+def over_the_network(trust, seed, folder):
+    """Through HTTP; the final value, what became of people, and what the database says of the promise."""
+    asked = ASKED[trust]
+    run = Path(folder) / "run.toml"
+    run.write_text(
+        f'name = "crowd"\nagent = "likelihood-vi"\nproblem = "lock"\ntrust = "{trust}"\nepsilon = {asked.epsilon}\ndelta = {asked.delta}\n'
+        f'users = {USERS}\nnoise = "fast"\nseed = {seed}\n[batch]\nschedule = {EVERY}\n'
+    )
+    command = [sys.executable, "-m", "confide", "serve", str(run), "--port", str(PORT), "--folder", str(Path(folder) / "service")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        key = [server.stderr.readline() for _ in range(2)][1].rsplit(" ", 1)[1].strip()
+        while "serving" not in server.stdout.readline():
+            pass
+        outcomes = crowd(trust, seed, key)
+        server.terminate()
+    place = ServiceFolder(Path(folder) / "service")
+    store = place.store()
+    failed = [found.says for found in verify_store(store, place.marks) if not found.holds]
+    people = sum(store.participants("crowd").values())
+    store.close()
+    service = place.open()
+    final = value(service.runs["crowd"].learner)
+    service.stop()
+    place.let_go()
+    assert not failed and people == USERS, (failed, people)
+    return final, outcomes
+
+
+def crowd(trust, seed, key):
+    send, rng, outcomes = Shared(over_http()), random.Random(seed), {}
+    accepts = Accepts(ASKED[trust].epsilon, ASKED[trust].delta, trust, simulation=True)
+
+    def joined(number):
+        device = Device(
+            f"http://127.0.0.1:{PORT}",
+            "crowd",
+            subject=f"person {number}",
+            api_key=key,
+            accepts=accepts,
+            send=send,
+            source=noise_source("fast"),
+        )
+        device.join()
+        return number, device
+
+    def reported(pair):
+        number, device = pair
+        kind, own = rng.random(), np.random.default_rng([seed, number])
+        if kind < 0.03:
+            return "silent"
+        episode = WORLD.sample(plain_policy(device.round.policy), 1, own)
+        parts = (episode.states[0], episode.actions[0], episode.rewards[0])
+        try:
+            if kind < 0.04:
+                parts = ([1e300] * 6, ["nonsense"] * 5, [float("nan")] * 5)
+            outcome = device.report(*parts)
+            if kind > 0.95:
+                assert device.report(*parts) == "same"
+        except StaleMessage:
+            send.forget()
+            return "late"
+        except ServiceRefused as refused:
+            return refused.kind
+        return outcome
+
+    number = 0
+    with ThreadPoolExecutor(16) as pool:
+        while outcomes.get("finished", 0) == 0 and number < 20 * USERS:
+            left = USERS - outcomes.get("counted", 0)
+            flying = list(pool.map(joined, range(number, number + max(50, min(IN_FLIGHT, 2 * left)))))
+            number += len(flying)
+            rng.shuffle(flying)
+            for outcome in pool.map(reported, flying):
+                outcomes[outcome] = outcomes.get(outcome, 0) + 1
+            send.forget()
+            with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/v1/runs/crowd/release") as answer:
+                if int(answer.headers["confide-generation"]) >= USERS // EVERY:
+                    break
+    return outcomes
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    lines = ["| trust | in one process | over HTTP | difference / its standard error | people |", "|---|---|---|---|---|"]
+    for trust in ASKED:
+        one = np.array([alone(trust, seed) for seed in range(4 * given.seeds)])
+        two, total, started = [], {}, time.monotonic()
+        for seed in range(given.seeds):
+            with tempfile.TemporaryDirectory() as folder:
+                final, outcomes = over_the_network(trust, seed, folder)
+            two.append(final)
+            total = {name: total.get(name, 0) + outcomes.get(name, 0) for name in {*total, *outcomes}}
+            print(trust, seed, final, outcomes, f"{time.monotonic() - started:.0f} s", flush=True)
+        two = np.array(two)
+        error = np.sqrt(one.var(ddof=1) / len(one) + two.var(ddof=1) / len(two))
+        said = ", ".join(f"{count:,} {name}" for name, count in sorted(total.items()))
+        apart = (two.mean() - one.mean()) / error
+        lines.append(
+            f"| {trust} | {one.mean():.4f} ({len(one)} runs) | {two.mean():.4f} ({len(two)} runs) | {apart:+.2f} | {said} |"
+        )
+    text = (
+        f"`likelihood-vi` on `lock`, {USERS:,} users, a release after each {EVERY}; optimal value {WORLD.optimal_value:.4f}. Joint: "
+        f"{ASKED['joint']}; local: {ASKED['local']}. `confide service verify` held for every database: each person was counted once.\n\n"
+    )
+    record("Learning over HTTP", text + "\n".join(lines) + "\n", write=given.write)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""How many durable reports per second, beside a bare Starlette app and a bare SQLite loop, in the same run.
+
+python benchmarks/service_load.py --seconds 5 --write
+"""
+
+import argparse
+import json
+import os
+import secrets
+import selectors
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from record import record
+
+PORT = 18730
+CONNECTIONS = 64
+INTRODUCTION = (
+    "Reports are durable (SQLite, WAL, synchronous=FULL) before they are answered: `likelihood-vi` on `lock`, 64 connections on loopback, "
+    "one process. Bare Starlette parses the same body and answers. All rows are of one run; other work was going on on the same cores."
+)
+EPISODE = {"states": [0, 3, 5, 2, 9, 1], "actions": [0, 1, 2, 3, 0], "rewards": [0.0, 0.25, 0.0, 1.0, 0.0]}
+
+
+def bare(port):
+    """Parses the same body, and answers."""
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+
+    body = bytes(453)
+
+    async def report(request):
+        given = json.loads(await request.body())
+        return JSONResponse({"outcome": "counted", "generation": given["generation"]}, 201)
+
+    async def release(_):
+        return Response(body, media_type="application/octet-stream", headers={"ETag": '"x"'})
+
+    routes = [Route("/v1/runs/load/reports", report, methods=["POST"]), Route("/v1/runs/load/release", release)]
+    uvicorn.run(Starlette(routes=routes), port=port, access_log=False, log_level="warning")
+
+
+def service(port, trust, folder):
+    from confide.service.folder import ServiceFolder
+    from confide.service.http import Limits
+    from confide.service.server import Listening, serve
+    from confide.service.setup import open_service
+    from confide.service.spec import Batching, RunSpec
+
+    spec = RunSpec(
+        name="load",
+        agent="likelihood-vi",
+        problem="lock",
+        epsilon=1.0 if trust == "joint" else 4.0,
+        delta=1e-5,
+        users=10_000_000,
+        trust=trust,
+        noise="fast",
+        batch=Batching(schedule=1_000_000),
+    )
+    opened = open_service(ServiceFolder(Path(folder) / "service"), [spec])
+    Path(folder, "key").write_text(opened.keys["device"])
+    if trust == "local":
+        client = opened.service.runs["load"].learner.client()
+        world = spec.world()
+        message = client.report(
+            world.sample(client.plan(opened.service.runs["load"].learner.released()), 1, np.random.default_rng(0))
+        )
+        Path(folder, "message").write_bytes(message)
+    serve(opened.service, Listening(port=port, limits=Limits(reports=1e9, reads=1e9)))
+
+
+def sqlite_loop(seconds):
+    """Group commit of rows and a sum, without anything around it: groups of 64."""
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        db = sqlite3.connect(Path(folder) / "x", isolation_level=None)
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
+            db.execute(f"PRAGMA {pragma}")
+        db.execute("CREATE TABLE p (who BLOB PRIMARY KEY, nonce BLOB) WITHOUT ROWID")
+        db.execute("CREATE TABLE s (id INTEGER PRIMARY KEY, total BLOB)")
+        db.execute("INSERT INTO s VALUES (0, zeroblob(200))")
+        start, rows, used = time.monotonic(), 0, time.process_time()
+        while time.monotonic() - start < seconds:
+            db.execute("BEGIN IMMEDIATE")
+            for _ in range(64):
+                who = secrets.token_bytes(32)
+                db.execute("SELECT nonce FROM p WHERE who = ?", (who,)).fetchall()
+                db.execute("INSERT INTO p VALUES (?, ?)", (who, who[:16]))
+            db.execute("UPDATE s SET total = ?", (secrets.token_bytes(200),))
+            db.execute("COMMIT")
+            rows += 64
+        took = time.monotonic() - start
+        db.close()
+        return rows / took, 1e6 * (time.process_time() - used) / rows
+
+
+def load(port, pid, make, seconds):
+    """Requests over many connections, one at a time on each; rate, server CPU per request in us, and latencies in ms."""
+    chosen, waiting = selectors.DefaultSelector(), {}
+    for _ in range(CONNECTIONS):
+        one = socket.create_connection(("127.0.0.1", port))
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        one.setblocking(False)
+        chosen.register(one, selectors.EVENT_READ)
+        waiting[one] = [b"", 0.0]
+    cpu, start, done, took, codes = _cpu(pid), time.monotonic(), 0, [], {}
+    for one in waiting:
+        one.send(make())
+        waiting[one][1] = time.monotonic()
+    while (now := time.monotonic()) - start < seconds:
+        for key, _ in chosen.select(1.0):
+            one = key.fileobj
+            state = waiting[one]
+            state[0] += one.recv(65536)
+            head, _, rest = state[0].partition(b"\r\n\r\n")
+            length = next((int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), None)
+            if length is None or len(rest) < length:
+                continue
+            now = time.monotonic()
+            code = head[9:12].decode()
+            codes[code] = codes.get(code, 0) + 1
+            took.append(now - state[1])
+            done += 1
+            state[0], state[1] = b"", now
+            one.send(make())
+    elapsed, used = time.monotonic() - start, _cpu(pid) - cpu
+    for one in waiting:
+        one.close()
+    assert set(codes) <= {"200", "201"}, codes
+    low, high = 1000 * np.quantile(took, [0.5, 0.99])
+    return done / elapsed, 1e6 * used / done, low, high
+
+
+def _cpu(pid):
+    parts = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory(pid):
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def started(port, *arguments):
+    made = subprocess.Popen([sys.executable, __file__, "--serve", *map(str, arguments)])
+    for _ in range(600):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return made
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit("the server did not start")
+
+
+def post(body, key=""):
+    head = "POST /v1/runs/load/reports HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    data = json.dumps(body).encode()
+    lines = f"Authorization: Bearer {key}\r\nIdempotency-Key: {secrets.token_urlsafe(16)}\r\nContent-Length: {len(data)}\r\n\r\n"
+    return (head + lines).encode() + data
+
+
+GET = b"GET /v1/runs/load/release HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def measure(seconds):
+    import base64
+
+    rows = {}
+    server = started(PORT, "bare", PORT)
+    rows["bare Starlette: POST"] = load(PORT, server.pid, lambda: post(_joint()), seconds)
+    rows["bare Starlette: GET"] = load(PORT, server.pid, lambda: GET, seconds)
+    _stopped(server)
+    grown = {}
+    for trust in ("joint", "local"):
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            server = started(PORT, "service", PORT, trust, folder)
+            key = Path(folder, "key").read_text()
+            message = "" if trust == "joint" else base64.b64encode(Path(folder, "message").read_bytes()).decode()
+            body = _joint if trust == "joint" else lambda message=message: {**_who(), "message": message}
+            load(PORT, server.pid, lambda key=key, body=body: post(body(), key), 1.0)
+            before = memory(server.pid)
+            rows[f"service, {trust}: POST"] = load(PORT, server.pid, lambda key=key, body=body: post(body(), key), seconds)
+            grown[trust] = before, memory(server.pid)
+            rows[f"service, {trust}: GET"] = load(PORT, server.pid, lambda: GET, seconds)
+            _stopped(server)
+    return rows, sqlite_loop(seconds), grown
+
+
+def _who():
+    return {"subject": secrets.token_hex(8), "generation": 0}
+
+
+def _joint():
+    return {**_who(), "trajectory": EPISODE}
+
+
+def _stopped(server):
+    server.send_signal(signal.SIGTERM)
+    server.wait(60)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--serve", nargs="*")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    if given.serve:
+        kind, port, *more = given.serve
+        bare(int(port)) if kind == "bare" else service(int(port), *more)
+        return
+    rows, (rate, cpu), grown = measure(given.seconds)
+    lines = ["| | per second | server CPU, us | median, ms | p99, ms |", "|---|---|---|---|---|"]
+    lines += [f"| {name} | {r:,.0f} | {c:.0f} | {m:.1f} | {p:.1f} |" for name, (r, c, m, p) in rows.items()]
+    lines.append(f"| bare SQLite, groups of 64, rows | {rate:,.0f} | {cpu:.0f} | | |")
+    table = "\n".join(lines)
+    for trust in ("joint", "local"):
+        ratio = rows[f"service, {trust}: POST"][0] / rows["bare Starlette: POST"][0]
+        table += (
+            f"\n\nPOST {trust}: {ratio:.2f} of the bare app's rate; memory {grown[trust][0]:.0f} to {grown[trust][1]:.0f} MB."
+        )
+    ratio = rows["service, joint: GET"][0] / rows["bare Starlette: GET"][0]
+    table += f"\n\nGET release: {ratio:.2f} of the bare app's rate."
+    table += f" Load average at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."
+    record("The service under load", f"{INTRODUCTION}\n\n{table}\n", write=given.write)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+/** What this client refuses. Texts are about public things, never about somebody's data. */
+export class ConfideError extends Error {
+  override name = this.constructor.name;
+}
+
+/** A signature, a digest or a chain of releases is not what it should be: the service shows two faces, or an older one. */
+export class SignatureError extends ConfideError {}
+
+/** The run promises less than the person accepts. */
+export class PromiseBroken extends ConfideError {}
+
+/** The release that the report was planned with is closed: it was not counted, and is not sent again. */
+export class LateReport extends ConfideError {}
+
+/** This client cannot do what the run asks for. */
+export class Unsupported extends ConfideError {}
+
+/** The store holds something else than the state of this person's device in this run. */
+export class StoreError extends ConfideError {}
+
+/** The service answered with an error that a retry does not mend, or could not be reached (status 0). */
+export class ServiceRefused extends ConfideError {
+  constructor(
+    readonly status: number,
+    readonly kind: string,
+  ) {
+    super(status ? `the service answered ${status}: ${kind}` : `the service cannot be reached: ${kind}`);
+  }
+}

@@ -1,0 +1,75 @@
+/** What a person accepts, against what a run promises. */
+import { PromiseBroken } from "./errors.js";
+
+/** What a person agrees to: a service that promises less is refused before anything is sent. */
+export interface Accepts {
+  epsilon: number;
+  delta?: number;
+  trust?: "joint" | "local"; // local: nobody but this device sees the data
+  simulation?: boolean; // whether fast noise is acceptable
+}
+
+export interface Manifest {
+  format: string;
+  run: string;
+  title: string;
+  simulation: boolean;
+  promise: { trust: string; epsilon: number; delta: number; relation: string };
+  problem: { name: string; [size: string]: unknown };
+  users: number;
+  releases: number;
+  key: { id: string; public: string };
+}
+
+export function checkPromise(manifest: Manifest, accepts: Accepts): void {
+  const { promise } = manifest;
+  const { epsilon, delta = 0, trust = "joint", simulation = false } = accepts;
+  if (!(promise.epsilon <= epsilon && promise.delta <= delta)) {
+    throw new PromiseBroken(
+      `the run promises epsilon=${promise.epsilon}, delta=${promise.delta}, and this person accepts epsilon=${epsilon}, delta=${delta}`,
+    );
+  }
+  if (trust === "local" && promise.trust !== "local") {
+    throw new PromiseBroken("the run wants raw data, and this person gives them to nobody");
+  }
+  if (manifest.simulation !== false && !simulation) {
+    throw new PromiseBroken("the run is a simulation: its noise can be subtracted by whoever knows the seed");
+  }
+}
+
+/** The smallest delta for which mu-GDP implies (epsilon, delta)-DP: Phi(a) - e^epsilon Phi(b), a, b = +-mu / 2 - epsilon / mu. */
+export function gaussianDelta(epsilon: number, mu: number): number {
+  if (mu === 0) return 0;
+  const a = mu / 2 - epsilon / mu;
+  const b = -mu / 2 - epsilon / mu;
+  const density = Math.exp((-a * a) / 2) / Math.sqrt(2 * Math.PI);
+  if (a <= 0) return density * (mills(-a) - mills(-b));
+  return (erf(a / Math.SQRT2) + erf(-b / Math.SQRT2)) / 2 + density * mills(-b) * Math.expm1(-epsilon);
+}
+
+/** The Mills ratio Phi(-x) / phi(x), for x >= 0. */
+function mills(x: number): number {
+  return Math.sqrt(Math.PI / 2) * erfcx(x / Math.SQRT2);
+}
+
+function erf(x: number): number {
+  return x < 1.5 ? erfSeries(x) : 1 - erfcx(x) * Math.exp(-x * x);
+}
+
+/** e^(x^2) erfc(x), for x >= 0: by the series of erf, or by the continued fraction of erfc. */
+function erfcx(x: number): number {
+  if (x < 1.5) return Math.exp(x * x) * (1 - erfSeries(x));
+  let tail = x;
+  for (let k = 200; k >= 1; k--) tail = x + k / 2 / tail;
+  return 1 / (Math.sqrt(Math.PI) * tail);
+}
+
+function erfSeries(x: number): number {
+  let term = x;
+  let sum = x;
+  for (let n = 1; n < 60; n++) {
+    term *= (2 * x * x) / (2 * n + 1);
+    sum += term;
+  }
+  return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
+}

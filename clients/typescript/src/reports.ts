@@ -1,0 +1,152 @@
+/** Reports by one index: the k-closest mechanism with a public codebook, and the one with patterns of signs. */
+import { Unsupported } from "./errors.js";
+import { ratio } from "./discrete.js";
+import type { Below } from "./entropy.js";
+import { philox } from "./philox.js";
+
+const COIN = 1n << 128n;
+const COORDINATES = 2 ** 14;
+const VECTORS = 1024;
+const AT_ONCE = 2 ** 12; // random numbers in memory
+
+export interface CodebookNoise {
+  distribution: "codebook";
+  radius: number;
+  epsilon: number;
+  nearest: number;
+  vectors: number;
+}
+
+export interface SignNoise {
+  distribution: "signs";
+  radius: number;
+  epsilon: number;
+  asked: number;
+  nearest: number;
+}
+
+export type ReportNoise = CodebookNoise | SignNoise;
+
+/** Refuses what is no such report. What it counts must be true for every contribution: this is what its epsilon rests on. */
+export function checkReport(noise: ReportNoise, size: number): void {
+  const whole = (value: number, least: number, most: number) => Number.isInteger(value) && value >= least && value <= most;
+  let fits = whole(size, 1, COORDINATES) && noise.radius > 0 && Number.isFinite(noise.radius);
+  fits &&= noise.epsilon > 0 && Number.isFinite(noise.epsilon);
+  if (noise.distribution === "codebook") {
+    fits &&= whole(noise.vectors, 2, VECTORS) && whole(noise.nearest, 1, noise.vectors - 1);
+  } else {
+    fits &&= whole(noise.asked, 1, Math.min(size, 10)) && levels(noise.asked).slice(0, -1).includes(noise.nearest);
+  }
+  if (!fits) throw new Unsupported("the round asks for a report that does not exist");
+}
+
+/** The index that is sent: those of the nearest vectors or patterns are e^epsilon times as likely as the others. */
+export function drawIndex(noise: ReportNoise, values: Float64Array, nonce: Uint8Array, even: Below): number {
+  const likely = noise.distribution === "codebook" ? nearVectors(noise, values, nonce) : nearPatterns(noise, values, nonce);
+  return choose(likely, noise.epsilon, even);
+}
+
+/**
+ * One even draw from n + (N - n) e^-loss, in units of 2^-128: each likely index owns 1 of it, each other one e^-loss, rounded up. There is
+ * one draw whatever comes of it: its time says nothing about the index.
+ */
+export function choose(likely: boolean[], loss: number, even: Below): number {
+  const other = justAbove(loss);
+  const order = [...likely.keys()].filter((i) => likely[i]);
+  const near = BigInt(order.length);
+  order.push(...[...likely.keys()].filter((i) => !likely[i]));
+  const drawn = even(near * COIN + (BigInt(likely.length) - near) * other);
+  const past = drawn - near * COIN;
+  const places = [drawn / COIN, near + past / other] as const;
+  return order[Number(places[past >= 0n ? 1 : 0])]!;
+}
+
+/** e^-loss in units of 2^-128, rounded up. */
+export function justAbove(loss: number): bigint {
+  if (loss > 100) return 2n; // below one unit
+  const [above, under] = ratio(loss);
+  const one = 1n << 320n;
+  const x = (above * one) / under / 128n; // e^-loss = (e^(-loss / 128))^128
+  let term = one;
+  let sum = one;
+  for (let k = 1n; term !== 0n; k += 1n) {
+    term = (-term * x) / (one * k);
+    sum += term;
+  }
+  for (let i = 0; i < 7; i++) sum = (sum * sum) / one;
+  const found = (sum * COIN) / one + 2n;
+  return found < COIN ? found : COIN;
+}
+
+/** Whether a vector is one of the nearest of this contribution; of equally near ones the first. */
+export function nearVectors(noise: CodebookNoise, values: Float64Array, nonce: Uint8Array): boolean[] {
+  const products = codebookProducts(noise, values, nonce);
+  const order = [...products.keys()].sort((a, b) => products[b]! - products[a]! || a - b);
+  const found = new Array<boolean>(noise.vectors).fill(false);
+  for (const index of order.slice(0, noise.nearest)) found[index] = true;
+  return found;
+}
+
+/**
+ * The products of all vectors with the contribution, padded to a unit vector. The server computes vectors in single precision; here they
+ * are doubles. Which vectors are near may differ for one message in thousands: this touches the accuracy alone.
+ */
+export function codebookProducts(noise: CodebookNoise, values: Float64Array, nonce: Uint8Array): Float64Array {
+  const size = values.length;
+  const width = Math.ceil((size + 1) / 8) * 8;
+  const unit = new Float64Array(width); // the last ones are zero
+  let square = 0;
+  for (let i = 0; i < size; i++) {
+    unit[i] = values[i]! / noise.radius;
+    square += unit[i]! ** 2;
+  }
+  unit[size] = Math.sqrt(Math.max(0, 1 - square));
+  const half = width / 2;
+  const products = new Float64Array(noise.vectors);
+  const rows = Math.max(1, Math.floor(AT_ONCE / width));
+  let raw = new Uint32Array(0);
+  for (let row = 0; row < noise.vectors; row++) {
+    if (row % rows === 0) raw = philox(nonce, (row * width) / 8, (rows * width) / 8);
+    const at = (row % rows) * width;
+    let product = 0;
+    for (let i = 0; i < half; i++) {
+      const length = Math.sqrt(-2 * Math.log(((raw[at + i]! >>> 8) + 1) * 2 ** -24));
+      const angle = (raw[at + half + i]! >>> 8) * 2 ** -23 * Math.PI;
+      product += length * (Math.cos(angle) * unit[i]! + Math.sin(angle) * unit[half + i]!);
+    }
+    products[row] = product;
+  }
+  return products;
+}
+
+/** Whether a pattern is one of the nearest: bit c of it is the sign of the c-th coordinate that the nonce picks. */
+export function nearPatterns(noise: SignNoise, values: Float64Array, nonce: Uint8Array): boolean[] {
+  const size = values.length;
+  const words = philox(nonce, 0, Math.ceil((size + noise.asked) / 4));
+  const raw = Array.from({ length: size + noise.asked }, (_, i) => (BigInt(words[2 * i + 1]!) << 32n) | BigInt(words[2 * i]!));
+  const order = [...Array(size).keys()].sort((a, b) => (raw[a]! < raw[b]! ? -1 : raw[a]! > raw[b]! ? 1 : a - b));
+  let signs = 0;
+  for (let c = 0; c < noise.asked; c++) {
+    const even = Number(raw[size + c]! >> 11n) * 2 ** -53;
+    if (values[order[c]!]! > (2 * even - 1) * noise.radius) signs |= 1 << c;
+  }
+  const reach = levels(noise.asked).indexOf(noise.nearest);
+  return Array.from({ length: 2 ** noise.asked }, (_, pattern) => ones(pattern ^ signs) <= reach);
+}
+
+/** How many patterns differ from one of them in at most 0, 1, ..., asked places. */
+function levels(asked: number): number[] {
+  let ways = 1;
+  let sum = 0;
+  return Array.from({ length: asked + 1 }, (_, wrong) => {
+    sum += ways;
+    ways = (ways * (asked - wrong)) / (wrong + 1);
+    return sum;
+  });
+}
+
+function ones(value: number): number {
+  let count = 0;
+  for (; value; value &= value - 1) count += 1;
+  return count;
+}

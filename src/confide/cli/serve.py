@@ -1,0 +1,98 @@
+"""confide serve: private learning from live users, over HTTP."""
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from confide.service.server import Listening
+    from confide.service.setup import Opened
+
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the service: database, keys and marks. It is made at the first start.", show_default="NAME-service"
+    ),
+]
+Keys = Annotated[
+    Path | None, typer.Option("--keys", help="Folder of the keys, if it is not in the folder of the service.", show_default=False)
+]
+Marks = Annotated[
+    Path | None,
+    typer.Option(
+        "--marks",
+        help="Folder of the rollback marks: best on another disk than the database and its backups.",
+        show_default=False,
+    ),
+]
+
+
+def serve(
+    runs: Annotated[list[Path] | None, typer.Argument(help="Files of runs (TOML).", show_default=False)] = None,
+    demo: Annotated[bool, typer.Option("--demo", help="Serve a demonstration with a simulated crowd.")] = False,
+    port: Annotated[int, typer.Option(help="Port of HTTP.", min=1, max=65535)] = 8080,
+    host: Annotated[str, typer.Option(help="Address to listen at. Put a proxy with TLS before it.")] = "127.0.0.1",
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Port of metrics for Prometheus, for operators only.", show_default="no metrics")
+    ] = None,
+    folder: Folder = None,
+    keys: Keys = None,
+    marks: Marks = None,
+    origin: Annotated[
+        list[str] | None, typer.Option(help="A web page's origin that may call the service from a browser.", show_default=False)
+    ] = None,
+) -> None:
+    """Serve runs: users report, the service learns, and everybody can read signed releases."""
+    from confide.errors import InvalidParameter
+    from confide.service.folder import ServiceFolder
+    from confide.service.server import Listening
+    from confide.service.setup import DEMO, folder_of, open_service
+    from confide.service.spec import read_spec
+
+    if not demo and not runs and folder is None:
+        raise InvalidParameter("nothing to serve: give the file of a run, --folder of a service that has some, or --demo")
+    specs = [read_spec(path) for path in runs or ()] + ([DEMO] if demo else [])
+    listening = Listening(host, port, metrics_port, tuple(origin or ()))
+    with ExitStack() as stack:
+        place = folder
+        if demo and folder is None:
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="confide-demo-"))) / "service"
+        opened = open_service(ServiceFolder(folder_of(specs[0] if specs else None, place), keys=keys, marks=marks), specs)
+        _say(opened, listening)
+        _start(opened, listening, demo)
+
+
+def _say(opened: "Opened", listening: "Listening") -> None:
+    for name, run in sorted(opened.service.runs.items()):
+        simulated = " SIMULATION: fast noise." if run.spec.noise == "fast" else ""
+        typer.echo(f"run {name}: {run.learner.guarantee}.{simulated}")
+        typer.echo(f"  {listening.url}/runs/{name}   signing key {run.manifest.key}")
+    for role, key in opened.keys.items():
+        typer.echo(f"API key for {role}, shown once: {key}", err=True)
+
+
+def _start(opened: "Opened", listening: "Listening", demo: bool) -> None:
+    from confide.mechanisms.sources import noise_source
+    from confide.service.client import Accepts
+    from confide.service.crowd import Crowd
+    from confide.service.server import serve as listen
+
+    def started() -> None:
+        typer.echo(f"serving at {listening.url}; stop with Ctrl-C")
+        if demo:
+            spec = opened.service.runs["demo"].spec
+            accepts = Accepts(spec.epsilon, spec.delta, spec.trust, simulation=True)
+            key = opened.keys.get("device") or _new_key(opened)
+            crowd = Crowd(listening.url, "demo", spec.world(), api_key=key, accepts=accepts, source=lambda: noise_source("fast"))
+            crowd.come(spec.users + spec.users // 5, at_once=2, stop=lambda: not opened.service.ready)
+
+    listen(opened.service, listening, started)
+
+
+def _new_key(opened: "Opened") -> str:
+    from confide.service.access import new_api_key
+
+    return new_api_key(opened.service.store, "device", "simulated crowd", "command line")

@@ -1,0 +1,373 @@
+"""The core of a service: reports in, signed releases out. It knows no web framework and no dialect of SQL.
+
+One thread writes. It takes what is queued, up to `GROUP` reports, as one transaction: who reported, and the open sum. Only then are they
+answered. A batch that is full, or whose time has come, is closed by the same thread: noise, state, release and signature are one
+transaction; then the mark outside of the database; then the release is shown; then the next round is planned. Whatever fails, memory is
+thrown away and read again from the store.
+"""
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from confide.errors import InvalidParameter, StateError, StoreError, StreamExhausted
+from confide.service.admission import Admission, Report
+from confide.service.documents import ReleaseRow, SigningKey, Statement, digest
+from confide.service.keys import KeyFolder
+from confide.service.live import LiveRun, Signed, load, made_learner, signed_release
+from confide.service.manifest import certificate_of, manifest_of
+from confide.service.marks import Marks
+from confide.service.spec import RunSpec, write_spec
+from confide.service.store import OpenSum, RunRow, SigningKeyRow, Store, Taken, Transaction
+
+log = logging.getLogger("confide.service")
+GROUP = 512  # reports in one transaction, at most
+QUEUE = 20_000  # reports that may wait
+STATUS = {  # what becomes of a report, and its status of HTTP
+    "counted": 201,
+    "same": 200,
+    "invalid": 400,
+    "over-budget": 403,
+    "not-enrolled": 403,
+    "another-report": 409,
+    "late": 410,
+    "finished": 410,
+    "paused": 503,
+    "unavailable": 503,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a report, and the release that is current now."""
+
+    outcome: str
+    generation: int = 0
+
+    @property
+    def status(self) -> int:
+        return STATUS[self.outcome]
+
+
+Reply = Callable[[Answer], None]
+Ticket = tuple[Report, Reply]
+
+
+class Service:
+    """Runs, their writer thread and what operators do. `fault` is called at the points of the crash matrix: tests kill there."""
+
+    def __init__(
+        self,
+        store: Store,
+        keys: KeyFolder,
+        marks: Marks,
+        *,
+        clock: Callable[[], float] = time.time,
+        fault: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.store, self.keys, self.marks = store, keys, marks
+        self._clock, self._fault = clock, fault
+        self.runs: dict[str, LiveRun] = {}
+        self.counts: Counter[tuple[str, str]] = Counter()  # of answers, by run and outcome: for operators
+        self.commits: Counter[str] = Counter()
+        self._failed: set[str] = set()
+        self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self.key = self._signing_key()
+        for name in store.runs():
+            self._reload(name)
+
+    def _signing_key(self) -> SigningKey:
+        current = [row.id for row in self.store.signing_keys() if not row.retired]
+        if not current:
+            raise StateError("the service has no signing key: confide service init makes one")
+        return self.keys.signing_key(current[-1])
+
+    # runs
+
+    def create(self, spec: RunSpec, actor: str = "command line") -> LiveRun:
+        """A new run, or the one that is there with the same settings. Its manifest is durable before anybody can read it."""
+        if spec.batch.rule == "deadline" and spec.batch.start is None:
+            known = self.runs.get(spec.name)
+            start = known.spec.batch.start if known else float(int(self._clock()))
+            spec = replace(spec, batch=replace(spec.batch, start=start))
+        if spec.name in self.runs:
+            if self.runs[spec.name].spec != spec:
+                raise InvalidParameter(
+                    f"run {spec.name} exists with other settings: a manifest is never changed; choose another name"
+                )
+            return self.runs[spec.name]
+        if self.marks.read(spec.name) is not None:
+            raise StateError(f"run {spec.name} was served before, from another database: its users must not be asked again")
+        learner = made_learner(spec)
+        if not np.isfinite(learner.guarantee.epsilon):
+            raise InvalidParameter("a service needs a promise: epsilon must be finite")
+        certificate = _json_bytes(certificate_of(spec, learner).document)
+        manifest = manifest_of(spec, learner, certificate, self.key, self._clock())
+        signature = self.key.sign(Statement("manifest", spec.name, "", 0, digest(manifest)).to_bytes())
+        row = RunRow(spec.name, write_spec(spec), manifest, signature, self.key.id, certificate, "open", 0, learner.save())
+        named = _Named(spec.name, Signed(manifest, digest(manifest), signature, self.key.id))
+        first = signed_release(named, learner.publish(spec.name), 0, 0, digest(manifest), self.key)
+        with self.store.transaction() as tx:
+            tx.create_run(row, first)
+            tx.audit(self._now(), actor, "create", spec.name)
+        self._reload(spec.name)
+        return self.runs[spec.name]
+
+    def _reload(self, name: str) -> None:
+        """Throw memory away. Until this has worked, reports are answered with 503."""
+        self._failed.add(name)
+        with contextlib.suppress(StoreError):  # a close may have failed at this: old sums are still in the log
+            self.store.forget()
+        made = load(name, self.store, self.keys, self.marks)
+        self.runs[name] = made
+        self._plan(made)
+        self._failed.discard(name)
+
+    def _plan(self, run: LiveRun) -> None:
+        try:
+            run.plan(self.key)
+        except StreamExhausted:
+            run.round = None  # nobody comes any more
+        self._fault("planned")
+
+    def _fail(self, name: str, what: str, error: Exception) -> None:
+        """Memory may be ahead of the store: it is thrown away before the next report. Of an error its type is logged, or what
+        the disk says: a text may hold somebody's data."""
+        cause = str(error) if isinstance(error, StoreError) else getattr(error, "strerror", None) or type(error).__name__
+        log.error("run %s: %s failed: %s", name, what, cause)
+        self._failed.add(name)
+
+    @property
+    def ready(self) -> bool:
+        working = self._thread is None or self._thread.is_alive()
+        return working and not self._failed and not self._stopping
+
+    @property
+    def waiting(self) -> int:
+        return self._queue.qsize()
+
+    # reports
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name="confide-writer", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Everything that was queued is answered first."""
+        self._stopping = True
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+        self.store.close()
+
+    def submit(self, report: Report, reply: Reply) -> None:
+        """`reply` is called by the writer's thread, when what it says is durable."""
+        if self._stopping or self._queue.qsize() >= QUEUE:
+            reply(Answer("unavailable"))
+            return
+        self._queue.put((report, reply))
+
+    def _work(self) -> None:
+        """Whatever goes wrong, this thread goes on: without it nobody is answered."""
+        last = False
+        while not last:
+            try:
+                tickets, last = self._next()
+                self.handle(tickets)
+            except Exception as error:
+                log.error("the writer failed: %s", type(error).__name__)
+
+    def _next(self) -> tuple[list[Ticket], bool]:
+        now = self._clock()
+        deadlines = [run.spec.batch.deadline(run.generation) for run in list(self.runs.values()) if run.status == "open"]
+        wait = min([1.0, *(max(0.0, at - now) for at in deadlines)])
+        tickets: list[Ticket] = []
+        try:
+            found = self._queue.get(timeout=wait)
+            while found is not None:
+                tickets.append(found)
+                if len(tickets) == GROUP:
+                    return tickets, False
+                found = self._queue.get_nowait()
+        except queue.Empty:
+            return tickets, False
+        return tickets, True
+
+    def handle(self, tickets: Sequence[Ticket]) -> None:
+        """A group of reports, then whatever is due. The writer's thread calls it, and tests do."""
+        waiting: dict[str, list[Ticket]] = {}
+        for ticket in tickets:
+            waiting.setdefault(ticket[0].run, []).append(ticket)
+        self.close_due()
+        for name, mine in waiting.items():
+            rest = mine
+            while rest:
+                before = self.runs[name].generation
+                rest = self._settled(name, rest)
+                self.close_due()
+                if rest and self.runs[name].generation == before:  # it could not be closed: they send the same bytes again later
+                    self._answer([(ticket, Answer("unavailable")) for ticket in rest])
+                    rest = []
+
+    def _settled(self, name: str, tickets: list[Ticket]) -> list[Ticket]:
+        """Answer these; those for whom the open batch has no room are returned, to be asked again after it is closed."""
+        try:
+            if name in self._failed:
+                self._reload(name)
+            self._fault("received")
+            run = self.runs[name]
+            if run.due(self._clock()):
+                return tickets  # it is closed first
+            answers, rest = self._commit(run, tickets)
+        except Exception as error:  # whatever it was, nothing of these reports is durable
+            self._fail(name, "reports", error)
+            answers, rest = [Answer("unavailable")] * len(tickets), []
+        self._answer([(ticket, answer) for ticket, answer in zip(tickets, answers, strict=False)])
+        return rest
+
+    def _commit(self, run: LiveRun, tickets: list[Ticket]) -> tuple[list[Answer], list[Ticket]]:
+        """One transaction: who reported, what they lost, and the open sum."""
+        with self.store.transaction() as tx:
+            answers, added, counted = self._admitted(tx, run, tickets)
+            if counted:
+                total, users = run.total + added, run.users + counted
+                tx.write_sum(run.name, OpenSum(run.generation, users, total.astype("<i8").tobytes()))
+            self._fault("summed")
+        self._fault("committed")
+        if counted:
+            run.total, run.users = total, users
+        self.commits[run.name] += 1
+        return answers, tickets[len(answers) :]
+
+    def _admitted(self, tx: Transaction, run: LiveRun, tickets: list[Ticket]) -> tuple[list[Answer], Any, int]:
+        answers: list[Answer] = []
+        episodes: list[Any] = []
+        added, counted = 0, 0
+        counts = run.spec.batch.rule == "count" and run.status == "open" and run.size > 0
+        room = run.size - run.users if counts else len(tickets)
+        group = Admission(tx, run, [report for report, _ in tickets])
+        for report, _ in tickets:
+            if counted == room:  # full: the others are late, or of the next batch
+                break
+            outcome, decoded = group.admit(report)
+            answers.append(Answer(outcome, run.generation))
+            if outcome == "counted":
+                counted += 1
+                if decoded is None:
+                    episodes.append(report.content)
+                else:
+                    added = added + decoded
+        group.write()
+        return answers, added + run.contribution(episodes) if episodes else added, counted
+
+    def _answer(self, answered: list[tuple[Ticket, Answer]]) -> None:
+        for (report, reply), answer in answered:
+            self.counts[report.run, answer.outcome] += 1
+            try:
+                reply(answer)
+            except Exception as error:  # whoever asked is gone; others are still to be answered
+                log.error("an answer could not be given: %s", type(error).__name__)
+
+    # closing
+
+    def close_due(self) -> None:
+        for run in list(self.runs.values()):
+            while run.name not in self._failed and self.runs[run.name].due(self._clock()):
+                try:
+                    self._close(self.runs[run.name])
+                except Exception as error:  # the draw never left: memory is thrown away, and drawn anew
+                    self._fail(run.name, "a close", error)
+
+    def _close(self, run: LiveRun) -> None:
+        release, state = run.draw(self.key)
+        self._fault("drawn")
+        with self.store.transaction() as tx:
+            tx.close(release, state)
+            if run.exhausted:
+                tx.set_status(run.name, "finished")
+        self._fault("closed")
+        self.store.forget()
+        self.marks.write(run.name, release.generation, release.digest)
+        self._fault("marked")
+        self._show(run, release)
+        self._plan(run)
+
+    def _show(self, run: LiveRun, release: ReleaseRow) -> None:
+        """From here on everybody can read it."""
+        if run.exhausted:
+            run.status = "finished"
+        run.follow(release)
+
+    # what operators do: each action is in the audit before it has an effect
+
+    def set_status(self, name: str, status: str, actor: str) -> None:
+        """open, paused or finished; what is finished stays so."""
+        run = self.runs[name]
+        if run.status == "finished":
+            raise InvalidParameter(f"run {name} is finished")
+        with self.store.transaction() as tx:
+            tx.audit(self._now(), actor, status, name)
+            tx.set_status(name, status)
+        run.status = status
+
+    def enrol(self, name: str, subjects: Sequence[str], generation: int, actor: str) -> int:
+        """People into a batch of a run with deadlines, before it closes. How many are new; a full batch refuses all of them."""
+        run = self.runs[name]
+        if run.spec.batch.rule != "deadline":
+            raise InvalidParameter("people are enrolled into runs with the rule deadline; others take reports from anybody")
+        if generation < run.generation:
+            raise InvalidParameter(f"batch {generation} is closed, the open one is {run.generation}")
+        size = run.learner.schedule.size(generation) if hasattr(run.learner.schedule, "size") else run.size
+        with self.store.transaction() as tx:
+            people = {run.pseudonyms.who(subject) for subject in subjects}
+            known = tx.taken(name, sorted(people))
+            new = people - set(known)
+            tx.take(name, [(who, Taken(0, generation, None)) for who in sorted(new)])
+            if tx.enrolled(name, generation) > size:
+                raise InvalidParameter(f"batch {generation} has {size} places")
+            tx.audit(self._now(), actor, "enrol", f"{name} batch {generation}: {len(new)}")
+        return len(new)
+
+    def rotate(self, actor: str) -> str:
+        """A new signing key, endorsed by the one before it."""
+        made = self.keys.new_signing_key()
+        with self.store.transaction() as tx:
+            tx.add_signing_key(key_row(made, self.key))
+            tx.audit(self._now(), actor, "rotate", made.id)
+        self.key = made
+        return made.id
+
+    def _now(self) -> str:
+        return datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A run that is not in the store yet."""
+
+    name: str
+    manifest: Signed
+
+
+def key_row(key: SigningKey, by: SigningKey | None) -> SigningKeyRow:
+    from confide.service.documents import endorsed
+
+    endorsement = b"" if by is None else by.sign(endorsed(key.public))
+    return SigningKeyRow(key.id, key.public, "" if by is None else by.id, endorsement, False)
+
+
+def _json_bytes(document: Any) -> bytes:
+    import json
+
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

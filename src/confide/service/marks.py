@@ -1,0 +1,43 @@
+"""The rollback mark: the newest release that may have been shown, in a file outside of the database.
+
+A backup of the database that is put back is older than the mark, and refused: going on from it would draw new noise for users whose release
+is known already. Keep the marks on another disk, or where backups do not reach.
+"""
+
+import json
+from pathlib import Path
+
+from confide._durable import make_folder, replace
+from confide.errors import StateError
+
+
+class Marks:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def read(self, run: str) -> tuple[int, str] | None:
+        """The generation and the digest of its release; None if nothing was ever shown."""
+        try:
+            found = json.loads((self.folder / f"{run}.mark").read_text())
+            return int(found["generation"]), str(found["digest"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError):
+            raise StateError(f"the rollback mark of run {run} is damaged: it says which release was shown last") from None
+
+    def write(self, run: str, generation: int, digest: str) -> None:
+        make_folder(self.folder)
+        replace(self.folder / f"{run}.mark", json.dumps({"generation": generation, "digest": digest}).encode(), mode=0o600)
+
+    def check(self, run: str, generation: int, digest: str) -> None:
+        """The database is not older than what was shown, and shows the same."""
+        marked = self.read(run)
+        if marked is None or marked[0] < generation:
+            return
+        if marked[0] > generation:
+            raise StateError(
+                f"run {run} has release {generation}, but release {marked[0]} was already shown: a backup was put back, and going on "
+                "from it would noise the same users twice"
+            )
+        if marked[1] != digest:
+            raise StateError(f"run {run} has another release {generation} than the one that was shown")

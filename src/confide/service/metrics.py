@@ -1,0 +1,47 @@
+"""Metrics for Prometheus, on a port of their own. For operators: in a run with deadlines they are PRIVATE, because they count arrivals."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from confide.service.core import Service
+
+_PRIVATE = "PRIVATE for runs with deadlines: it counts arrivals."
+
+
+class Collector:
+    """Reads the counters of a service when it is asked. Labels are names of runs and outcomes: nobody's data."""
+
+    def __init__(self, service: Service, refused: dict[str, int]) -> None:
+        self._service, self._refused = service, refused
+
+    def collect(self) -> Iterable[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        service = self._service
+        answers = CounterMetricFamily("confide_reports", f"Reports by outcome. {_PRIVATE}", labels=["run", "outcome"])
+        for (run, outcome), count in list(service.counts.items()):
+            answers.add_metric([run, outcome], count)
+        refused = CounterMetricFamily("confide_refused", "Requests refused before a run saw them, by reason.", labels=["reason"])
+        for reason, count in list(self._refused.items()):
+            refused.add_metric([reason], count)
+        commits = CounterMetricFamily("confide_commits", "Transactions with reports.", labels=["run"])
+        for run, count in list(service.commits.items()):
+            commits.add_metric([run], count)
+        releases = GaugeMetricFamily("confide_generation", "The newest release.", labels=["run"])
+        users = GaugeMetricFamily("confide_open_users", f"Users in the open batch. {_PRIVATE}", labels=["run"])
+        for name, live in list(service.runs.items()):
+            releases.add_metric([name], live.generation)
+            users.add_metric([name], live.users)
+        yield from (answers, refused, commits, releases, users)
+        yield GaugeMetricFamily("confide_waiting", "Reports in the queue.", value=service.waiting)
+        yield GaugeMetricFamily("confide_ready", "Whether reports are taken.", value=float(service.ready))
+
+
+def serve_metrics(service: Service, refused: dict[str, int], port: int, host: str) -> Any:
+    """A server of metrics in a thread of its own."""
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    registry = CollectorRegistry()
+    registry.register(Collector(service, refused))
+    server, _ = start_http_server(port, host, registry)
+    return server

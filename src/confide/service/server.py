@@ -1,0 +1,81 @@
+"""A service on a port, until it is told to stop: what was queued is answered before it ends."""
+
+import asyncio
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from confide.service.core import Service
+from confide.service.documents import missing
+from confide.service.http import Limits, app
+from confide.service.metrics import serve_metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    host: str = "127.0.0.1"
+    port: int = 8080
+    metrics_port: int | None = None
+    origins: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+
+def serve(service: Service, at: Listening, started: Callable[[], None] = lambda: None) -> None:
+    """Until SIGTERM or SIGINT. Neither addresses nor times of requests are logged."""
+    try:
+        import uvicorn
+    except ImportError:
+        raise missing() from None
+    application = app(service, at.limits, origins=at.origins)
+    config = uvicorn.Config(
+        application,
+        host=at.host,
+        port=at.port,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=20,
+        timeout_keep_alive=30,
+        limit_concurrency=5000,
+    )
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]  # it would end the process before the writer has
+    with _metrics(service, application.state.web.refused, at):
+        service.start()
+        try:
+            asyncio.run(_until_stopped(server, started))
+        finally:
+            service.stop()
+
+
+async def _until_stopped(server: Any, started: Callable[[], None]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, partial(setattr, server, "should_exit", True))
+    task = asyncio.create_task(server.serve())
+    while not (server.started or task.done()):
+        await asyncio.sleep(0.01)
+    if not task.done():
+        threading.Thread(target=started, daemon=True).start()
+    await task
+
+
+@contextlib.contextmanager
+def _metrics(service: Service, refused: dict[str, int], at: Listening) -> Iterator[None]:
+    if at.metrics_port is None:
+        yield
+        return
+    server = serve_metrics(service, refused, at.metrics_port, at.host)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,125 @@
+"""What a service needs of its database. One implementation per dialect; `Service` knows none of them."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from confide.service.documents import ReleaseRow
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run: its public documents, and the learner's state as of its last release. PRIVATE."""
+
+    name: str
+    spec: str
+    manifest: bytes
+    signature: bytes
+    key: str
+    certificate: bytes
+    status: str  # open | paused | finished
+    generation: int
+    state: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSum:
+    """The exact sum of the open batch. PRIVATE."""
+
+    generation: int
+    users: int
+    total: bytes = field(repr=False)  # whole steps of the grid, 64 bits each, little-endian
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A place in a batch: a report, or somebody who is enrolled and did not report yet (no nonce)."""
+
+    slot: int
+    generation: int
+    nonce: bytes | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKeyRow:
+    id: str
+    public: bytes
+    endorsed_by: str
+    endorsement: bytes
+    retired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKeyRow:
+    """A key of the API: only the hash of its secret."""
+
+    id: str
+    role: str
+    secret: bytes = field(repr=False)
+    label: str
+    revoked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """What somebody with a role did, and when. Rows are added, never changed: each has the digest of the one before."""
+
+    number: int
+    at: str
+    actor: str
+    action: str
+    detail: str
+    digest: str
+
+
+class Transaction(Protocol):
+    """Everything here becomes durable together, when the block ends without an error; or nothing does."""
+
+    def create_run(self, run: RunRow, first: ReleaseRow) -> None: ...
+    def taken(self, run: str, people: Sequence[bytes]) -> dict[bytes, list[Taken]]:
+        """The places of these people; nobody who has none is in it."""
+
+    def enrolled(self, run: str, generation: int) -> int: ...
+    def take(self, run: str, places: Sequence[tuple[bytes, Taken]]) -> None:
+        """New places, or the reports of people who have one."""
+
+    def accounts(self, people: Sequence[bytes]) -> dict[bytes, float]: ...
+    def charge(self, amounts: Sequence[tuple[bytes, float]]) -> None: ...
+    def write_sum(self, run: str, total: OpenSum) -> None: ...
+    def close(self, release: ReleaseRow, state: bytes) -> None:
+        """The release, the state after it and an empty sum; `StateError` if somebody else has made this generation."""
+
+    def set_status(self, run: str, status: str) -> None: ...
+    def add_signing_key(self, key: SigningKeyRow) -> None: ...
+    def add_api_key(self, key: ApiKeyRow) -> None: ...
+    def revoke_api_key(self, name: str) -> bool: ...
+    def audit(self, at: str, actor: str, action: str, detail: str) -> None: ...
+
+
+class Store(Protocol):
+    """The database of a service. What is committed survives a crash; whatever goes wrong is a `StoreError`."""
+
+    def transaction(self) -> AbstractContextManager[Transaction]: ...
+    def runs(self) -> list[str]: ...
+    def run(self, name: str) -> RunRow | None: ...
+    def release(self, run: str, generation: int) -> ReleaseRow | None: ...
+    def releases(self, run: str) -> Iterable[ReleaseRow]: ...
+    def open_sum(self, run: str) -> OpenSum: ...
+    def participants(self, run: str) -> dict[int, int]:
+        """How many people have reported, by generation."""
+
+    def most_reports(self, run: str) -> int:
+        """Of one person."""
+
+    def largest_account(self) -> float:
+        """Of one person, in mu^2."""
+
+    def signing_keys(self) -> list[SigningKeyRow]: ...
+    def api_keys(self) -> list[ApiKeyRow]: ...
+    def audit_rows(self) -> Iterable[AuditRow]: ...
+    def forget(self) -> None:
+        """Old versions of the open sum are no longer on the disk: at each close."""
+
+    def backup(self, path: str) -> None: ...
+    def close(self) -> None: ...

@@ -1,0 +1,53 @@
+"""confide serve and confide service."""
+
+import json
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+RUN = 'name = "demo"\nagent = "likelihood-vi"\nproblem = "lock"\nepsilon = 1.0\ndelta = 1e-5\nusers = 100\nnoise = "fast"\n'
+
+
+def test_a_folder_is_made_and_looked_after(call, tmp_path):
+    place = str(tmp_path / "service")
+    assert "keys" in call("service", "init", place)
+    assert "already" in call("service", "init", place, code=2)
+    key = call("service", "keys", place, "--new", "device", "--label", "phones").strip()
+    assert key.startswith("cfd_")
+    listed = call("service", "keys", place)
+    assert "phones" in listed and key.rsplit("_", 1)[1] not in listed and "signing key" in listed
+    call("service", "keys", place, "--revoke", key.split("_")[1])
+    assert "revoked" in call("service", "keys", place)
+    assert "no runs yet" in call("service", "status", place)
+    assert "holds  audit: 3 rows" in call("service", "verify", place)
+    assert "PRIVATE" in call("service", "backup", place, str(tmp_path / "copy"))
+    assert json.loads(call("service", "status", place, "--json")) == []
+    assert "has no service" in call("service", "status", str(tmp_path / "none"), code=2)
+
+
+def test_what_cannot_be_served_is_said(call, tmp_path):
+    assert "nothing to serve" in call("serve", code=2)
+    (tmp_path / "run.toml").write_text(RUN.replace("lock", "none"))
+    assert "unknown problem" in call("serve", str(tmp_path / "run.toml"), "--folder", str(tmp_path / "x"), code=2)
+    assert "cannot read" in call("serve", str(tmp_path / "missing.toml"), code=2)
+
+
+@pytest.mark.process
+def test_a_file_is_enough_to_serve(tmp_path):
+    """From the file to a manifest over HTTP, and a graceful end."""
+    (tmp_path / "run.toml").write_text(RUN)
+    command = [sys.executable, "-m", "confide", "serve", "run.toml", "--port", "18719"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            said = [server.stdout.readline() for _ in range(3)]
+            assert "SIMULATION" in said[0] and "serving at http://127.0.0.1:18719" in said[2]
+            with urllib.request.urlopen("http://127.0.0.1:18719/v1/runs/demo/manifest", timeout=20) as answer:
+                assert json.load(answer)["run"] == "demo"
+        finally:
+            server.terminate()
+        errors = server.stderr.read()
+    assert server.returncode == 0
+    assert "API key for admin" in errors and "Traceback" not in errors
+    assert (tmp_path / "demo-service" / "service.sqlite").exists()

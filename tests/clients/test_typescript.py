@@ -1,0 +1,13 @@
+"""The TypeScript client in Node: its types, and its own tests."""
+
+import pytest
+
+
+@pytest.mark.process
+def test_types(npx):
+    assert npx("tsc", "--noEmit", "--project", "tsconfig.check.json").strip() == ""
+
+
+@pytest.mark.process
+def test_its_own_tests(npx):
+    assert "test/vectors.test.ts" in npx("vitest", "run", "--reporter=verbose")

@@ -1,0 +1,153 @@
+"""Whole batches from outside: a service adds up contributions itself, and the learner gets the sum."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import confide
+from confide.agents import (
+    LDPOBI,
+    LSVIUCB,
+    PUCB,
+    UCBPO,
+    UCBVI,
+    UCRLVTR,
+    CertaintyEquivalentLQ,
+    LikelihoodVI,
+    LinOptPO,
+    LinOptVI,
+    LinTS,
+    LinUCB,
+    NextStateVI,
+    QuestionsVI,
+    TabularPSRL,
+    ThompsonLQ,
+    UCRLVTRPlus,
+)
+from confide.errors import InvalidParameter, PrivacyError, StaleMessage, StateError, StreamExhausted
+from confide.mechanisms.sources import noise_source
+from confide.mechanisms.state import StateFile
+from confide.problems import linear_bandit, lock, one_hot, oscillator, riverswim
+
+JOINT, LOCAL = confide.JointDP(1.0, 1e-5), confide.LocalDP(2.0)
+WORLDS = {
+    **dict.fromkeys((UCRLVTR, UCRLVTRPlus, LinOptVI, LinOptPO, LikelihoodVI, QuestionsVI), lock(0)),
+    NextStateVI: one_hot(),
+    **dict.fromkeys((LinTS, LinUCB), linear_bandit(seed=0)),
+    **dict.fromkeys((TabularPSRL, PUCB, UCBVI, UCBPO, LDPOBI), riverswim()),
+    **dict.fromkeys((ThompsonLQ, CertaintyEquivalentLQ), oscillator()),
+}
+
+
+def made(kind=LikelihoodVI, privacy=JOINT, seed=0, episodes=100_000):
+    world = WORLDS.get(kind, one_hot())
+    return kind(world.public, episodes=episodes, privacy=privacy, noise=noise_source("fast", seed))
+
+
+def players(agent, users, seed=0):
+    rng = np.random.default_rng(seed)
+    world = WORLDS[type(agent)]
+    return [world.sample(agent.assign(int(rng.integers(2**62)) << 66).policy, 1, rng) for _ in range(users)]
+
+
+@pytest.mark.parametrize("kind", WORLDS, ids=lambda kind: kind.name)
+def test_a_sum_gives_the_release_of_its_users(kind):
+    """The same bytes: whether users come one by one, or as the exact sum of what they contribute."""
+    one, other = made(kind), made(kind)
+    for users in (3, 0, 4):
+        came = players(one, users, seed=users)
+        total = sum((other.contribution(each).steps for each in reversed(players(other, users, seed=users))), start=0)
+        total = total if users else np.zeros(other.current_round().statistic.contribution(players(other, 1)[0]).values.size)
+        for each in came:
+            one.observe(each)
+        one.close()
+        other.close(total, users)
+        assert one.publish() == other.publish()
+    assert one.users == other.users == 7
+
+
+@pytest.mark.parametrize("kind", [LikelihoodVI, QuestionsVI], ids=lambda kind: kind.name)
+def test_a_sum_of_messages_is_that_of_the_devices(kind):
+    server, other = made(kind, LOCAL), made(kind, LOCAL)
+    clients, rng = [server.client() for _ in range(5)], np.random.default_rng(0)
+    messages = [client.report(WORLDS[kind].sample(client.plan(server.released()), 1, rng)) for client in clients]
+    total = sum(other.decoded(message) for message in messages[::-1])
+    for message in messages:
+        server.absorb(message)
+    server.close()
+    other.close(total, 5)
+    step = other.algorithm.bound.grid if kind is LikelihoodVI else 2.0**-25
+    np.testing.assert_allclose(other.released().values, server.released().values, atol=5 * step)
+    assert other.users == 5
+    with pytest.raises(StaleMessage):
+        other.decoded(messages[0])
+    with pytest.raises(InvalidParameter):
+        other.decoded(messages[0][:-1])
+
+
+def test_a_sum_may_be_larger_than_planned_but_not_than_the_guarantee():
+    agent = made(episodes=100)
+    size = agent.algorithm.bound.size
+    assert agent.batch_size == 30
+    agent.close(np.zeros(size), 40)
+    assert agent.users == 40
+    with pytest.raises(StreamExhausted, match="100 users"):
+        agent.close(np.zeros(size), 61)
+    agent.close(np.zeros(size), 60)
+    assert agent.users == 100 and agent.batch_size == 0
+
+
+def test_a_sum_that_nobody_could_have_contributed_is_refused():
+    agent = made()
+    size = agent.algorithm.bound.size
+    for wrong, users in ((np.full(size, 2**40), 3), (np.zeros(size + 1), 3), (np.zeros(size), -1), (np.full(size, 0.5), 1)):
+        with pytest.raises(InvalidParameter):
+            agent.close(wrong, users)
+    with pytest.raises(InvalidParameter, match="total"):
+        agent.close(users=3)
+    local = made(privacy=LOCAL)
+    with pytest.raises(InvalidParameter, match="nobody"):
+        local.close(np.ones(size), 0)
+    assert agent.released().generation == local.released().generation == 0  # and both go on
+    agent.close(np.zeros(size), 3)
+
+
+def test_users_come_one_by_one_or_as_a_sum():
+    agent = made()
+    agent.observe(players(agent, 1)[0], generation=0)
+    with pytest.raises(StateError, match="open batch"):
+        agent.close(np.zeros(agent.algorithm.bound.size), 3)
+
+
+def test_learners_that_look_again_take_no_sums():
+    agent = made(LSVIUCB)
+    assert not agent.abilities.sums
+    with pytest.raises(PrivacyError, match="see its users again"):
+        agent.close(np.zeros(agent.algorithm.bound.size), 3)
+    with pytest.raises(PrivacyError, match="nobody sees"):
+        made(privacy=confide.DistributedDP(1.0, 1e-5)).decoded(b"x")
+
+
+@pytest.mark.process
+def test_another_process_is_refused_until_the_first_one_has_ended(tmp_path):
+    code = textwrap.dedent("""
+        import sys
+        from confide.mechanisms.state import StateFile
+        StateFile(sys.argv[1]).hold()
+        print("held", flush=True)
+        sys.stdin.read()
+    """)
+    command = [sys.executable, "-c", code, str(tmp_path / "state")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout.readline() == "held\n"
+        with pytest.raises(StateError, match="another process"):
+            made().keep(tmp_path / "state")
+        first.kill()
+    agent = made()
+    agent.keep(StateFile(tmp_path / "state"))
+    agent.close()
+    with pytest.raises(InvalidParameter, match="StateStore"):
+        made().keep(3)

@@ -1,0 +1,326 @@
+"""A user's side: it believes signatures and nothing else, and sends one report."""
+
+import base64
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from service_bench import URL, WORLD, device, play, serving, spec, through
+
+from confide.errors import InvalidParameter, PromiseBroken, SignatureError, StaleMessage, StateError
+from confide.mechanisms.sources import noise_source
+from confide.policy import ContextPolicy, LinearPolicy, RandomPolicy, StochasticPolicy, TabularPolicy
+from confide.privatizers import Message
+from confide.service.client import Accepts, ServiceRefused, act
+from confide.service.crowd import Crowd
+from confide.service.episodes import contribution, message_bytes, sensitivity
+from confide.service.round_document import plain_channel, plain_policy
+from confide.trajectory import collect
+
+
+@pytest.mark.parametrize("trust", ["joint", "local"])
+def test_learning_over_http(folder, trust):
+    """Release by release, with devices that read rounds and know no planner."""
+    rng = np.random.default_rng(0)
+    with serving(folder, spec(trust=trust, users=40, every=20)) as http:
+        for number in range(40):
+            one = device(http, f"person {number}", trust=trust)
+            one.join()
+            assert one.report(*play(one, rng)) == "counted"
+            assert one.report(*play(one, rng)) == "same"  # the same bytes, whatever is reported
+        run = http.service.runs["demo"]
+        assert (run.generation, run.status, run.learner.users) == (2, "finished", 40)
+        assert http.service.store.participants("demo") == {0: 20, 1: 20}
+
+
+def test_a_crowd_of_devices_at_once(folder):
+    with serving(folder, spec(users=100, every=25)) as http:
+        crowd = Crowd(
+            URL,
+            "demo",
+            WORLD,
+            api_key=http.keys["device"],
+            accepts=Accepts(1.0, 1e-5, simulation=True),
+            source=lambda: noise_source("fast"),
+            send=through(http),
+        )
+        crowd.come(300, at_once=4)
+        assert crowd.outcomes["counted"] == 100 == sum(http.service.store.participants("demo").values())
+        assert set(crowd.outcomes) <= {"counted", "late", "finished"}
+        assert http.service.runs["demo"].generation == 4
+
+
+def test_a_device_that_restarts_sends_the_same_bytes(folder, tmp_path):
+    sent = []
+    with serving(folder, spec(trust="local")) as http:
+
+        def lossy(method, url, headers, body):
+            if method == "POST":
+                sent.append((headers["Idempotency-Key"], body))
+                if len(sent) <= 2:
+                    raise ConnectionResetError
+            return through(http)(method, url, headers, body)
+
+        one = device(http, "ann", trust="local", store=tmp_path / "device", send=lossy)
+        one.join()
+        assert one.report(*play(one, np.random.default_rng(0))) == "counted"  # after two tries that failed
+        again = device(http, "ann", trust="local", store=tmp_path / "device", send=lossy)
+        again.join()
+        assert again.report([0], [0], [0.0]) == "same"
+        assert len(sent) == 4 and len(set(sent)) == 1
+        assert again.round.policy == one.round.policy  # drawn once
+        with pytest.raises(StateError, match="another run"):
+            device(http, "ann", run="other", store=tmp_path / "device")
+
+
+def test_a_device_that_is_late_does_not_send_its_data_again(folder):
+    with serving(folder, spec(every=4)) as http:
+        slow = device(http, "slow")
+        slow.join()
+        for number in range(4):
+            one = device(http, f"person {number}")
+            one.join()
+            one.report(*play(one, np.random.default_rng(number)))
+        with pytest.raises(StaleMessage, match="was not counted"):
+            slow.report(*play(slow, np.random.default_rng(9)))
+
+
+@pytest.mark.parametrize(
+    ("accepts", "why"),
+    [
+        (Accepts(0.5, 1e-5, simulation=True), "epsilon=1"),
+        (Accepts(2.0, 1e-6, simulation=True), "delta"),
+        (Accepts(2.0, 1e-5, trust="local", simulation=True), "raw data"),
+        (Accepts(2.0, 1e-5), "simulation"),
+    ],
+    ids=["epsilon", "delta", "trust", "simulation"],
+)
+def test_a_promise_that_is_weaker_than_accepted_is_refused(folder, accepts, why):
+    with serving(folder, spec()) as http, pytest.raises(PromiseBroken, match=why):
+        device(http, "ann", accepts=accepts).join()
+
+
+def changed(http, path, change):
+    """A network that changes what is read at one address."""
+
+    def send(method, url, headers, body):
+        answer = through(http)(method, url, headers, body)
+        return change(answer) if url.endswith(path) else answer
+
+    return send
+
+
+@pytest.mark.parametrize("path", ["manifest", "release", "round/0"])
+def test_a_byte_that_is_changed_on_the_way_is_found(folder, path):
+    with serving(folder, spec()) as http:
+
+        def change(answer):
+            return replace(answer, body=answer.body.replace(b"demo", b"emo ", 1))
+
+        with pytest.raises((SignatureError, InvalidParameter)):
+            device(http, "ann", send=changed(http, path, change)).join()
+
+
+def test_two_faces_of_a_release_and_old_ones_are_found(folder, tmp_path):
+    """A device remembers the newest release; a service that went back, or signs two of them, is caught."""
+    with serving(folder, spec(every=4)) as http:
+        service, run = http.service, http.service.runs["demo"]
+        one = device(http, "ann", store=tmp_path / "device")
+        first = run.release
+        one.join()
+        for number in range(4):
+            other = device(http, f"person {number}")
+            other.join()
+            other.report(*play(other, np.random.default_rng(number)))
+        http.settle()
+        one.join()
+        second = run.release
+        run.release = first
+        with pytest.raises(SignatureError, match="has seen release 1"):
+            device(http, "ann", store=tmp_path / "device").join()
+        from confide.service.live import signed_release
+
+        run.release = signed_release(run, second.body + b" ", 4, 1, first.digest, service.key)
+        with pytest.raises(SignatureError, match="two different releases 1"):
+            device(http, "ann", store=tmp_path / "device").join()
+        run.release = signed_release(run, second.body, 4, 2, "0" * 64, service.key)
+        with pytest.raises(SignatureError, match="does not follow"):
+            device(http, "ann", store=tmp_path / "device").join()
+        run.release = second
+
+
+def test_keys_are_pinned_and_rotated(folder, tmp_path):
+    with serving(folder, spec(every=4)) as http:
+        public = json.loads(http.service.runs["demo"].manifest.body)["key"]["public"]
+        one = device(http, "ann", key=public, store=tmp_path / "device")
+        one.join()
+        with pytest.raises(SignatureError, match="another key"):
+            device(http, "ann", key="00" * 32).join()
+        http.service.rotate("admin")
+        for number in range(4):
+            other = device(http, f"person {number}")
+            other.join()
+            other.report(*play(other, np.random.default_rng(number)))
+        http.settle()
+        assert one.join().generation == 1  # signed by the new key, which the old one endorsed
+        assert http.service.runs["demo"].release.key != http.service.runs["demo"].manifest.key
+
+
+def test_what_the_service_refuses_is_said(folder):
+    with serving(folder, spec()) as http:
+        one = device(http, "ann", api_key="cfd_x_y")
+        one.join()
+        with pytest.raises(ServiceRefused, match="401: unauthorised"):
+            one.report(*play(one, np.random.default_rng(0)))
+        with pytest.raises(ServiceRefused, match="404: unknown"):
+            device(http, "ann", run="nothing").join()
+        with pytest.raises(InvalidParameter, match="call join first"):
+            device(http, "ann").report([], [], [])
+
+
+# the device's arithmetic
+
+
+@pytest.mark.parametrize(
+    ("agent", "problem", "more"),
+    [
+        ("likelihood-vi", "lock", {}),
+        ("questions-vi", "lock", {"every": None, "users": 20_000}),
+        ("questions-vi", "lock-rewards", {"every": None, "users": 20_000}),
+        ("tabular-psrl", "riverswim", {}),
+        ("tabular-psrl", "riverswim-stage", {}),
+        ("tabular-psrl", "gym:FrozenLake-v1", {"horizon": 20}),
+    ],
+)
+def test_contributions_from_tables_are_those_of_the_learner(bench, agent, problem, more):
+    run = bench.create(agent=agent, problem=problem, trust="local", **more)
+    document = json.loads(run.round.body)
+    rng, world = np.random.default_rng(0), run.spec.world()
+    episodes = []
+    for _ in range(20):
+        played = world.sample(run.learner.assign().policy, 1, rng)
+        episodes.append([part[0].tolist() for part in (played.states, played.actions, played.rewards)])
+    episodes += [
+        ([0.5, "x", 2], [0, 1], [0.1]),
+        ([], [], []),
+        ([-1] * 6, [99] * 5, [1.0] * 5),
+        ([True, 1, 2], [0, 1], [2.0, 3.0]),
+    ]
+    for episode in episodes:
+        users = collect([episode], world.horizon)
+        expected = run.learner.current_round().statistic.contribution(users).steps
+        np.testing.assert_array_equal(contribution(document["statistic"], document["channel"], episode), expected)
+
+
+def test_a_statistic_that_makes_no_sense_contributes_zero():
+    channel = {"size": 3, "grid": 0.5}
+    for statistic in ({"kind": "transitions", "steps": 1, "table": [[[[1, 2]]]]}, {"kind": "answers"}):
+        assert not contribution(statistic, channel, ([0, 0], [0], [1.0])).any()
+    with pytest.raises(InvalidParameter, match="LocalClient"):
+        contribution(None, channel, ([], [], []))
+
+
+def test_messages_have_the_bytes_of_the_library(bench):
+    run = bench.create(trust="local")
+    channel = plain_channel(run.learner.channel())
+    made = Message(3, bytes(range(16)), bytes.fromhex(channel["id"]), np.array([17.0]), "index")
+    assert message_bytes(3, bytes(range(16)), bytes.fromhex(channel["id"]), "index", [17.0]) == made.to_bytes()
+
+
+def test_a_server_cannot_raise_the_epsilon_of_a_message(folder):
+    with serving(folder, spec(trust="local")) as http:
+        one = device(http, "ann", trust="local")
+        one.join()
+        document = json.loads(json.dumps(one.round.document))
+        document["channel"]["noise"]["epsilon"] = 40.0
+        one.round = replace(one.round, document=document)
+        with pytest.raises(PromiseBroken, match="epsilon=40"):
+            one.report(*play(one, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize(("agent", "problem"), [("likelihood-vi", "lock"), ("tabular-psrl", "riverswim")])
+def test_gaussian_noise_is_of_the_sensitivity_that_the_device_computes(folder, agent, problem):
+    """A run for clients that draw numbers; the noise is not weaker than what the tables need, up to the rounding that the server adds."""
+    made = spec(agent=agent, problem=problem, trust="local", local_noise="gaussian")
+    with serving(folder, made) as http:
+        run = http.service.runs["demo"]
+        channel, statistic = (json.loads(run.round.body)[name] for name in ("channel", "statistic"))
+        found, stated = sensitivity(statistic, channel["grid"])[0], channel["noise"]["sensitivity"]
+        assert stated * (1 - 1e-5) <= found <= stated
+        one = device(http, "ann", trust="local")
+        one.join()
+        world, rng = made.world(), np.random.default_rng(0)
+        episode = world.sample(TabularPolicy(np.array(one.round.policy["actions"]), one.round.policy["choices"]), 1, rng)
+        assert one.report(episode.states[0], episode.actions[0], episode.rewards[0]) == "counted"
+        weak = json.loads(json.dumps(one.round.document))
+        weak["channel"]["noise"]["scale"] *= 0.9
+        other = device(http, "bob", trust="local")
+        other.join()
+        other.round = replace(other.round, document=weak)
+        with pytest.raises(PromiseBroken, match="noise gives epsilon="):
+            other.report([0], [0], [0.0])
+
+
+@pytest.mark.parametrize(
+    ("policy", "state"),
+    [
+        (TabularPolicy(np.array([[1, 0]]), 2), 1),
+        (StochasticPolicy(np.array([[[0.0, 1.0]]])), 0),
+        (LinearPolicy(np.array([[[2.0, 1.0]]])), [1.0, 3.0]),
+        (ContextPolicy(np.array([1.0, 0.0]), np.array([[0.0, 9.0]])), [[1.0, 0.0], [0.0, 1.0]]),
+        (ContextPolicy(np.array([1.0, 0.0])), [[1.0, 0.0], [0.0, 1.0]]),
+    ],
+    ids=["tabular", "stochastic", "linear", "context", "certain"],
+)
+def test_plain_policies_act_as_those_of_the_library(policy, state):
+    plain = json.loads(json.dumps(plain_policy(policy)))
+    if isinstance(policy, ContextPolicy):
+        expected = policy.choose(np.array([state]))[0]
+    else:
+        expected = policy.act(0, np.array(state) if isinstance(state, list) else state, np.random.default_rng())
+    np.testing.assert_array_equal(act(plain, 0, state), expected)
+
+
+def test_random_and_unknown_policies():
+    assert act(plain_policy(RandomPolicy(3)), 0, None) in range(3)
+    with pytest.raises(InvalidParameter, match="knows no policy"):
+        act({"kind": "other"}, 0, 0)
+
+
+@pytest.mark.process
+def test_a_device_needs_no_compiler_and_no_planner():
+    heavy = ("numba", "scipy", "opendp", "starlette", "httpx", "confide.learning", "confide.planners", "confide.problems")
+    code = f"import sys, confide.service.client\nprint([name for name in {heavy!r} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_what_is_stored_before_it_is_sent_is_what_is_sent(folder, tmp_path):
+    """The message is on the disk when the network first sees it."""
+    with serving(folder, spec(trust="local")) as http:
+        seen = []
+
+        def watching(method, url, headers, body):
+            if method == "POST":
+                kept = json.loads((tmp_path / "device").read_text())
+                seen.append(base64.b64decode(kept["sent"]) == body and kept["nonce"] == headers["Idempotency-Key"])
+            return through(http)(method, url, headers, body)
+
+        one = device(http, "ann", trust="local", store=tmp_path / "device", send=watching)
+        one.join()
+        one.report(*play(one, np.random.default_rng(0)))
+        assert seen == [True] and (tmp_path / "device").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_crowd_stops_when_it_is_told():
+    """Also where the service is gone, and devices would try again for a while."""
+
+    def gone(*_):
+        raise ConnectionRefusedError
+
+    answers = iter([False, False] + [True] * 100)
+    crowd = Crowd(URL, "demo", WORLD, api_key="", accepts=Accepts(1.0, 1e-5), source=lambda: noise_source("fast"), send=gone)
+    crowd.come(50, at_once=1, stop=lambda: next(answers, True))
+    assert crowd.outcomes == {"stopped": 1}

@@ -1,0 +1,387 @@
+"""Reports in, releases out: who is counted, once, and what is on the disk before anybody is told."""
+
+import math
+import shutil
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from service_bench import Bench, spec
+
+import confide
+from confide.audit.verify import verify
+from confide.errors import InvalidParameter, PrivacyError, StateError, StoreError
+from confide.mechanisms.sources import noise_source
+from confide.privacy.certificate import Certificate
+from confide.service import live
+from confide.service.spec import Batching
+from confide.trajectory import collect
+
+DEADLINE = Batching(rule="deadline", schedule=4, every=100.0, start=1000.0)
+
+
+class Clock:
+    def __init__(self, now=1000.0):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def seeded(monkeypatch):
+    """The same noise in every learner."""
+    monkeypatch.setattr(live, "noise_source", lambda _: noise_source("fast", 0))
+
+
+@pytest.mark.parametrize("trust", ["joint", "local"])
+def test_a_person_is_counted_once(bench, trust):
+    bench.create(trust=trust)
+    report = bench.report("ann")
+    assert bench.send(report, report) == ["counted", "same"]
+    assert bench.send(report) == ["same"]
+    assert bench.send(bench.report("ann")) == ["another-report"]
+    assert bench.send(bench.report("bob", nonce=report.nonce)) == ["counted"]  # a nonce is a person's own
+    assert bench.service.runs["demo"].users == 2
+
+
+@pytest.mark.usefixtures("seeded")
+def test_what_is_released_is_what_the_library_releases(bench):
+    """The same users, the same noise: the bytes of a learner in one process."""
+    run = bench.create(every=5, users=15)
+    alone = live.made_learner(run.spec)
+    for batch in range(3):
+        contents = [bench.content() for _ in range(5)]
+        bench.send(*(bench.report(f"{batch} {i}", content=content) for i, content in enumerate(contents)))
+        users = collect(contents, 5)
+        for i in range(5):
+            alone.next_batch()
+            alone.observe(users[i : i + 1])
+        assert bench.service.runs["demo"].release.body == alone.publish("demo")
+
+
+@pytest.mark.parametrize(
+    ("agent", "problem"),
+    [
+        ("likelihood-vi", "lock"),
+        ("ucrl-vtr", "lock"),
+        ("tabular-psrl", "riverswim"),
+        ("lin-ts", "linear-bandit"),
+        ("thompson-lq", "oscillator"),
+    ],
+)
+def test_a_group_is_the_sum_of_its_people(bench, agent, problem):
+    """Also of people who send nonsense: each of them adds what they add alone."""
+    run = bench.create(agent=agent, problem=problem)
+    world, rng = run.spec.world(), np.random.default_rng(0)
+    played = world.sample(run.learner.assign().policy, 4, rng)
+    contents = [tuple(part[i].tolist() for part in (played.states, played.actions, played.rewards)) for i in range(4)]
+    contents += [None, ("x", None, [[]]), ([1e300] * 9, [-1] * 9, [math.nan] * 9), ([0, 1], [0], [1.0]), ({}, {}, {}), (1, 2, 3)]
+    together = run.contribution(contents)
+    np.testing.assert_array_equal(together, sum(run.contribution([each]) for each in contents))
+    assert together.any() and not run.contribution([contents[4]]).any()
+
+
+def test_a_full_batch_is_closed_and_those_after_it_are_late(bench):
+    run = bench.create(every=4, users=8)
+    reports = [bench.report(f"person {i}") for i in range(6)]
+    assert bench.send(*reports) == ["counted"] * 4 + ["late"] * 2
+    assert (run.generation, run.users) == (1, 0)
+    assert bench.send(reports[0], bench.report("new", generation=0)) == ["same", "late"]
+    assert bench.send(bench.report("new", generation=2)) == ["invalid"]
+    assert bench.send(*(bench.report(f"later {i}") for i in range(4))) == ["counted"] * 4
+    assert run.status == "finished"
+    assert bench.send(bench.report("too late"), reports[0]) == ["finished", "same"]
+    assert bench.service.store.participants("demo") == {0: 4, 1: 4}
+
+
+@pytest.mark.parametrize("trust", ["joint", "local"])
+def test_a_restart_goes_on_where_it_stopped(bench, trust):
+    run = bench.create(trust=trust, every=4)
+    bench.send(*(bench.report(f"person {i}") for i in range(6)))
+    bench.send(bench.report("open"))
+    other = bench.restart()
+    again = other.service.runs["demo"]
+    for name in ("release", "manifest", "certificate", "round", "users", "size", "generation", "status"):
+        assert getattr(again, name) == getattr(run, name), name
+    np.testing.assert_array_equal(again.total, run.total)
+    other.stop()
+
+
+def test_a_batch_that_is_full_is_closed_after_a_restart(bench):
+    """Full, not yet closed, is a state on the disk."""
+    bench.create(every=4)
+    bench.service._close = lambda _: (_ for _ in ()).throw(StoreError("no space left"))
+    reports = [bench.report(f"person {i}") for i in range(5)]
+    assert bench.send(*reports) == ["counted"] * 4 + ["unavailable"]
+    assert not bench.service.ready
+    other = bench.restart()
+    assert other.send(reports[0], reports[4]) == ["same", "late"]
+    assert other.service.runs["demo"].generation == 1
+    other.stop()
+
+
+def test_what_cannot_be_written_is_not_counted(bench, monkeypatch):
+    run = bench.create()
+    report = bench.report("ann")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(bench.service.store), "transaction", lambda _: (_ for _ in ()).throw(StoreError("disk full")))
+        assert bench.send(report) == ["unavailable"]
+        assert not bench.service.ready
+    assert bench.send(report) == ["counted"]
+    assert bench.service.ready and bench.service.runs["demo"] is not run  # memory was thrown away
+    assert bench.service.runs["demo"].users == 1
+
+
+def test_two_writers_of_one_database(bench):
+    """The one that comes second loses, and reads again."""
+    bench.create(every=4, users=8)
+    second = Bench.__new__(Bench)
+    second.folder, second.rng = bench.folder, bench.rng
+    second.service = type(bench.service)(bench.folder.store(), bench.folder.keys, bench.folder.marks)
+    late = second.report("in the second")
+    assert bench.send(*(bench.report(f"person {i}") for i in range(4))) == ["counted"] * 4
+    assert second.send(late) == ["unavailable"]
+    assert second.send(late) == ["late"]
+    second.service.stop()
+
+
+def test_one_process_serves_a_folder(bench):
+    bench.create()
+    with pytest.raises(StateError, match="another process serves"):
+        type(bench.folder)(bench.folder.folder).open()
+
+
+def test_a_backup_that_is_put_back_is_refused(bench, tmp_path):
+    bench.create(every=4)
+    bench.service.store.backup(str(tmp_path / "backup"))
+    bench.send(*(bench.report(f"person {i}") for i in range(4)))
+    bench.stop()
+    now = bench.folder.database.read_bytes()
+    shutil.copy(tmp_path / "backup", bench.folder.database)
+    with pytest.raises(StateError, match="release 1 was already shown: a backup was put back"):
+        bench.folder.open()
+    bench.folder.let_go()
+    bench.folder.database.write_bytes(now)
+    assert bench.folder.open().runs["demo"].generation == 1
+
+
+def test_a_run_that_was_served_from_a_lost_database_is_not_served_again(bench):
+    bench.create()
+    bench.stop()
+    for path in bench.folder.folder.glob("service.sqlite*"):
+        path.unlink()
+    shutil.rmtree(bench.folder.keys.folder)
+    other = Bench(bench.folder)
+    with pytest.raises(StateError, match="was served before"):
+        other.create()
+
+
+def test_a_manifest_is_never_changed(bench):
+    run = bench.create()
+    assert bench.create() is run
+    with pytest.raises(InvalidParameter, match="other settings"):
+        bench.create(users=61)
+    with pytest.raises(InvalidParameter, match="other settings"):
+        bench.create(noise="secure")
+
+
+def test_agents_that_keep_data_are_not_served(bench):
+    with pytest.raises(PrivacyError, match="cannot be served"):
+        bench.create(agent="lsvi-ucb", problem="one-hot")
+    with pytest.raises(InvalidParameter, match="has no option"):
+        bench.service.create(spec(agent="uniform"))
+
+
+def test_the_certificate_can_be_recomputed_and_says_simulation(bench, tmp_path):
+    run = bench.create()
+    path = tmp_path / "certificate.json"
+    path.write_bytes(run.certificate)
+    found = Certificate.load(path)
+    assert verify(found).epsilon == pytest.approx(1.0, abs=1e-6)
+    assert found.document["subject"].startswith("SIMULATION")
+    assert any("SIMULATION" in said for said in found.document["assumptions"])
+
+
+# budgets
+
+
+def test_a_person_has_one_budget_over_all_runs(bench):
+    """mu^2 adds up: four runs of epsilon = 1 fit into twice its mu, and a fifth does not."""
+    mu = confide.privacy.accounting.gaussian_mu(1.0, 1e-5)
+    most = confide.privacy.accounting.gaussian_epsilon(2 * mu, 1e-5)
+    runs = [f"run-{i}" for i in range(5)]
+    for name in runs:
+        bench.create(name, person_epsilon=most, person_delta=1e-5)
+    assert [bench.send(bench.report("ann", name))[0] for name in runs] == ["counted"] * 4 + ["over-budget"]
+    assert bench.send(bench.report("bob", runs[4])) == ["counted"]
+    assert bench.service.runs[runs[4]].users == 1
+
+
+def test_a_person_who_reports_twice_loses_as_a_group(bench):
+    joint, local = bench.create(reports_per_person=2), bench.create("local", trust="local", reports_per_person=2)
+    mu = confide.privacy.accounting.gaussian_mu(1.0, 1e-5)
+    assert [joint.cost(k) / mu**2 for k in (1, 2, 3)] == pytest.approx([1, 3, 5])
+    pure = 2 * NormalDist().inv_cdf(1 / (1 + math.exp(-4.0)))  # the mu of 4-DP
+    assert local.cost(1) == local.cost(2) == pytest.approx(pure**2)
+    assert bench.send(bench.report("ann"), bench.report("ann"), bench.report("ann")) == ["counted", "counted", "another-report"]
+
+
+# deadlines
+
+
+@pytest.fixture
+def timed(folder, seeded):  # noqa: ARG001
+    clock = Clock()
+    made = Bench(folder, clock=clock)
+    made.clock = clock
+    made.create(users=12, batch=DEADLINE)
+    made.service.enrol("demo", ["ann", "bob"], 0, "test")
+    made.service.enrol("demo", ["cem"], 1, "test")
+    yield made
+    made.stop()
+
+
+def test_a_deadline_closes_whoever_came(timed):
+    run = timed.service.runs["demo"]
+    ann = timed.report("ann")
+    assert timed.send(ann, ann, timed.report("ann")) == ["counted", "same", "another-report"]
+    assert timed.send(timed.report("zoe"), timed.report("cem")) == ["not-enrolled", "not-enrolled"]
+    bob = timed.report("bob")
+    timed.clock.now = 1100.0
+    assert timed.send(bob, ann) == ["late", "same"]
+    assert run.generation == 1
+    timed.clock.now = 1399.0  # the service was busy for three deadlines
+    assert timed.send(timed.report("cem")) == ["finished"]
+    assert (run.generation, run.status) == (3, "finished")
+
+
+def test_nobody_comes_in_after_a_deadline_that_could_not_be_kept(timed, monkeypatch):
+    """The disk was full at the deadline: those who come then are asked to come again, and are late."""
+    ann, bob = timed.report("ann"), timed.report("bob")
+    timed.send(ann)
+    timed.clock.now = 1100.0
+    with monkeypatch.context() as patch:
+        patch.setattr(type(timed.service.store), "transaction", lambda _: (_ for _ in ()).throw(StoreError("disk full")))
+        assert timed.send(bob) == ["unavailable"]
+    assert timed.send(bob, ann) == ["late", "same"]
+    assert timed.service.store.participants("demo") == {0: 1} and timed.service.runs["demo"].generation == 1
+
+
+def test_what_is_public_does_not_depend_on_who_reported(timed, tmp_path):
+    """Somebody whose report adds zero, and somebody who stays away, are the same: all public bytes, with the noise fixed."""
+    silent = Bench(type(timed.folder)(tmp_path / "other"), clock=Clock())
+    silent.create(users=12, batch=DEADLINE)
+    silent.service.enrol("demo", ["ann", "bob"], 0, "test")
+    content = timed.content()
+    timed.send(timed.report("ann", content=content), timed.report("bob", content=([], [], [])))
+    silent.send(silent.report("ann", content=content))
+    for each, clock in ((timed, timed.clock), (silent, silent.service._clock)):
+        clock.now = 1150.0
+        each.service.handle([])
+    one, two = timed.service.runs["demo"], silent.service.runs["demo"]
+    assert (one.release.body, one.round.body, one.release.users) == (two.release.body, two.round.body, two.release.users)
+    silent.stop()
+
+
+def test_places_of_a_batch_are_limited_when_people_are_enrolled(timed):
+    with pytest.raises(InvalidParameter, match="4 places"):
+        timed.service.enrol("demo", ["d", "e", "f"], 0, "test")
+    assert timed.service.enrol("demo", ["d", "ann"], 0, "test") == 1
+    timed.clock.now = 1100.0
+    timed.service.handle([])
+    with pytest.raises(InvalidParameter, match="closed"):
+        timed.service.enrol("demo", ["g"], 0, "test")
+    timed.service.create(spec("other"))
+    with pytest.raises(InvalidParameter, match="rule deadline"):
+        timed.service.enrol("other", ["g"], 0, "test")
+
+
+# operators
+
+
+def test_a_run_is_paused_and_finished(bench):
+    bench.create()
+    report = bench.report("ann")
+    bench.service.set_status("demo", "paused", "admin")
+    assert bench.send(report) == ["paused"]
+    other = bench.restart()
+    assert other.send(report) == ["paused"]
+    other.service.set_status("demo", "open", "admin")
+    assert other.send(report) == ["counted"]
+    other.service.set_status("demo", "finished", "admin")
+    assert other.send(report, other.report("bob")) == ["same", "finished"]
+    with pytest.raises(InvalidParameter, match="finished"):
+        other.service.set_status("demo", "open", "admin")
+    assert [row.action for row in other.service.store.audit_rows()] == ["init", "create", "paused", "open", "finished"]
+    other.stop()
+
+
+def test_the_writer_answers_what_was_queued_before_it_stops(bench):
+    bench.create()
+    bench.service.start()
+    answers = []
+    for i in range(10):
+        bench.service.submit(bench.report(f"person {i}"), answers.append)
+    bench.stop()
+    assert [answer.status for answer in answers] == [201] * 10
+    bench.service.submit(None, answers.append)
+    assert answers[-1].outcome == "unavailable"
+
+
+def test_nothing_of_a_report_is_written_anywhere(bench, caplog):
+    """Not in the database, its log, the keys or the marks; not in what is logged; not in a repr."""
+    bench.create(every=4)
+    states = [7, 11, 13, 5, 17, 3]
+    report = bench.report("subject-4711", content=(states, [1, 2, 3, 1, 2], [0.123456789] * 5))
+    bench.send(report, bench.report("ann", content=("planted-text", {"planted": 1}, None)))
+    files = [path for path in bench.folder.folder.rglob("*") if path.is_file()]
+    assert any("wal" in path.name for path in files)
+    written = b"".join(path.read_bytes() for path in files) + caplog.text.encode() + repr(report).encode()
+    for planted in (
+        b"4711",
+        b"planted",
+        b"0.123456789",
+        np.array(0.123456789).tobytes(),
+        np.array(states).tobytes(),
+        b"7, 11, 13",
+    ):
+        assert planted not in written
+
+
+def test_old_versions_of_the_sum_are_gone_after_a_close(bench):
+    run = bench.create(every=4)
+    kept = []
+    for i in range(3):
+        bench.send(bench.report(f"person {i}"))
+        kept.append(run.total.astype("<i8").tobytes())
+    written = lambda: b"".join(path.read_bytes() for path in bench.folder.folder.glob("service.sqlite*"))  # noqa: E731
+    assert all(total in written() for total in kept[1:])
+    bench.send(bench.report("last"))
+    assert run.generation == 1 and not any(total in written() for total in kept)
+
+
+def pages(store, more):
+    """Room for so many more pages: what a disk that is nearly full gives."""
+    (count,) = store._writer.execute("PRAGMA page_count").fetchone()
+    store._writer.execute(f"PRAGMA max_page_count = {count + more}")
+
+
+def test_a_full_disk_loses_nobody(bench):
+    """503 while nothing can be written, also when a batch is closed; then everything goes on."""
+    bench.create(every=40, users=80)
+    store, told = bench.service.store, {}
+    reports = [bench.report(f"person {i}") for i in range(50)]
+    pages(store, 1)
+    for i, report in enumerate(reports):
+        told[i] = bench.send(report)[0]
+    assert set(told.values()) == {"counted", "unavailable"} and not bench.service.ready
+    pages(store, 10_000)
+    again = [bench.send(report)[0] for report in reports]
+    assert all(now == "same" for i, now in enumerate(again) if told[i] == "counted")
+    assert [again.count(each) for each in ("same", "counted", "late")] == [
+        sum(each == "counted" for each in told.values()),
+        40 - sum(each == "counted" for each in told.values()),
+        10,
+    ]
+    assert bench.service.ready and bench.service.store.participants("demo") == {0: 40}
