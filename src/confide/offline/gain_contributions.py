@@ -92,8 +92,8 @@ class Gains:
 
     rho_t is the product up to step t of 1 - share + share target(a | s) / p, p the logged probability of the action; 1 where the policy
     goes on as logged. Rewards are public or clipped, and not negative, so that -worth <= D <= (clip - 1) worth, worth = `highest` being the
-    most that a return can be. Divided by clip * highest it lies in [-1/clip, 1 - 1/clip]. A user's first trajectory counts. Where steps of it
-    are missing, D is not known, and the least that it can be counts: the bound on the gain stays one from below.
+    most that a return can be. Divided by clip * highest it lies in [-1/clip, 1 - 1/clip]. A user's first trajectory counts. Where steps
+    of it are missing, D is not known, and the least that it can be counts: the bound on the gain stays one from below.
     """
 
     bound: Moments
