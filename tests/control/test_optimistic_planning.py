@@ -73,16 +73,22 @@ def test_horizons_that_outlast_the_transient_are_not_cut_short():
             assert cost(theta, np.eye(2), np.eye(1), H, 0.2) == pytest.approx(expected, rel=1e-10)
 
 
+def random_area(rng):
+    """An ellipsoid and a ball that meet."""
+    while True:
+        p, n = int(rng.integers(2, 5)), int(rng.integers(1, 3))
+        v, centre = 10 ** rng.uniform(-1, 1, p), rng.normal(size=(p, n)) * 0.6
+        beta, bound = rng.uniform(0.5, 2.0), rng.uniform(0.7, 1.5)
+        area = (centre, v, v + (beta / bound) ** 2, beta, bound)
+        if kernels.meet(area, np.zeros((4, p))):
+            return area
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_projection_against_slsqp(seed):
     rng = np.random.default_rng(seed)
-    p, n = int(rng.integers(2, 5)), int(rng.integers(1, 3))
-    v, centre = 10 ** rng.uniform(-1, 1, p), rng.normal(size=(p, n)) * 0.6
-    beta, bound = rng.uniform(0.5, 2.0), rng.uniform(0.7, 1.5)
-    m = v + (beta / bound) ** 2
-    area = (centre, v, m, beta, bound)
-    if not kernels.meet(area, np.zeros((4, p))):
-        pytest.skip("empty")
+    area = centre, v, m, beta, bound = random_area(rng)
+    p, n = centre.shape
     goal = rng.normal(size=(p, n)) * 3
     found = goal.copy()
     kernels.project(found, area, np.zeros((4, p)), np.zeros(2))

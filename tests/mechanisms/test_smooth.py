@@ -263,7 +263,7 @@ class Recorder:
         return self._fast.gaussian(scale, size)
 
     def laplace(self, scale: float, size: int) -> npt.NDArray[Any]:
-        raise NotImplementedError
+        raise AssertionError(f"the noise of this release is Gaussian, not Laplace ({scale}, {size})")
 
     def state(self) -> dict[str, Any]:
         return {}

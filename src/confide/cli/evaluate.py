@@ -5,9 +5,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.cli.log_release import LogRelease, careful, command, declared, only_ours, released
+from confide.cli.log_release import (
+    LogRelease,
+    careful,
+    certified,
+    command,
+    declared,
+    only_ours,
+    print_summary,
+    released,
+    show_release,
+)
 from confide.cli.logs import Action, Files, MaxSteps, MaxTrajectories, Probability, Reward, State, Step, Trajectory, User
-from confide.cli.options import AsJson, print_json
+from confide.cli.options import AsJson
 from confide.cli.plan import (
     Centre,
     Delta,
@@ -146,49 +156,30 @@ def _shown(asked: LogRelease, estimate: "ValueEstimate", paid: str, level: float
     from confide.report.values import Shown
 
     one = "target" in entry_of(asked.estimator).takes
-    counted = asked.made.counted(asked.layout["max_trajectories"], asked.layout["max_steps"])
     what = "The value of a policy" if one else f"The values of {len(estimate.values):,} states"
     title = f"{what} by {asked.estimator}"
-    said = (("counted", f"{counted}."), ("noise", asked.noise.why), ("ledger", paid))
-    told = said if asked.noise.source != "none" else (said[0], said[2])
-    return Shown(estimate, title, level, told, one, asked.made.about, labels)
+    return Shown(estimate, title, level, asked.told(paid), one, asked.made.about, labels)
 
 
 def _show(shown: "Shown", warned: list[str], out: Path | None, as_json: bool) -> None:
     from confide.report.values import record, write_values
 
+    files = {}
     if out is not None:
-        report = write_values(shown, out, command=command())
-    for warning in warned:
-        typer.echo(f"warning: {warning}", err=True)
-    if as_json:
-        print_json(record(shown) | {"warnings": warned, "out": None if out is None else str(out)})
-        return
-    _print(shown)
-    if out is not None:
-        typer.echo(f"report: {report}")
+        files = {"report": str(write_values(shown, out, command=command()))}
         if shown.estimate.certificate is not None:
-            typer.echo(f"certificate: {out / 'certificate.json'} (confide verify recomputes its guarantee)")
+            files["certificate"] = certified(out)
+    show_release(record(shown), lambda: _print(shown), warned, files, out, as_json)
 
 
 def _print(shown: "Shown") -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from confide.report.values import cells, rows, titles, words
 
-    console = Console()
-    console.print(Text(shown.title, style="bold"))
-    summary = Table.grid(padding=(0, 2))
-    summary.add_column(style="dim", no_wrap=True)
-    summary.add_column()
-    before = ""
-    for name, text in words(shown):
-        summary.add_row(Text(name if name != before else ""), Text(text))
-        before = name
-    console.print(summary)
+    console = print_summary(shown.title, words(shown))
     values = Table(box=box.SIMPLE, pad_edge=False)
     for title in titles(shown):
         values.add_column(title, justify="left" if title == "state" and shown.labels else "right")

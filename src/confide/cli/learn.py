@@ -6,9 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from confide.cli.evaluate import Id, Source, States, WithoutPrivacy
-from confide.cli.log_release import LogRelease, careful, command, declared, only_ours, opened, released
+from confide.cli.log_release import (
+    LogRelease,
+    careful,
+    certified,
+    command,
+    declared,
+    only_ours,
+    opened,
+    print_summary,
+    released,
+    show_release,
+)
 from confide.cli.logs import Files, MaxSteps, MaxTrajectories, Probability, Reward, State, Step, Trajectory, User
-from confide.cli.options import AsJson, print_json
+from confide.cli.options import AsJson
 from confide.cli.plan import Delta, Discount, Epsilon, Relation, promise_of
 
 if TYPE_CHECKING:
@@ -100,6 +111,7 @@ def learn(
     from confide.evaluation.catalogue import noise_for
     from confide.execution import check_backend
     from confide.offline import ModelRelease, PrivateModel
+    from confide.report.learned import Learned
 
     states, actions = declared("state", states, files), declared("action", actions, files)
     made = ModelRelease(
@@ -120,14 +132,13 @@ def learn(
     layout: dict[str, Any] = {"user": user, "trajectory": trajectory or None, "step": step or None, "state": state}
     layout |= {"reward": reward, "action": action, "max_trajectories": max_trajectories, "max_steps": max_steps}
     layout |= {"probability": probability} if probability else {}
-    held_out = _held_out(holdout, split_key, no_privacy)
-    asked = LogRelease("model", made, privacy, noise, files, layout, name, PrivateModel, holdout=held_out)
+    part = _held_out(holdout, split_key, no_privacy)
+    asked = LogRelease("model", made, privacy, noise, files, layout, name, PrivateModel, holdout=part)
     with only_ours(no_privacy), careful(asked, ledger, out) as budget:
         model, paid, warned, _ = released(asked, budget, out, backend, workers, as_json)
-        learned = _learned(asked, model, paid, pessimism)
-        if holdout is not None:
-            learned = _tested(asked, learned, budget, backend, workers)
-        _show(learned, warned, out, as_json)
+        learned = Learned(model, model.plan(pessimism), asked.told(paid))
+        tested = learned if holdout is None else _tested(asked, learned, budget, backend, workers)
+        _show(tested, warned, out, as_json)
 
 
 def _held_out(holdout: float | None, key: str, no_privacy: bool) -> tuple[float, str] | None:
@@ -189,51 +200,26 @@ def _support(path: Path | None) -> Any:
     return None if path is None else integers("support", read_table(path, "support"))
 
 
-def _learned(asked: LogRelease, model: Any, paid: str, pessimism: float) -> "Learned":
-    from confide.report.learned import Learned
-
-    counted = asked.made.counted(asked.layout["max_trajectories"], asked.layout["max_steps"])
-    said = (("counted", f"{counted}."), ("noise", asked.noise.why), ("ledger", paid))
-    told = said if asked.noise.source != "none" else (said[0], said[2])
-    return Learned(model, model.plan(pessimism), told)
-
-
 def _show(learned: "Learned", warned: list[str], out: Path | None, as_json: bool) -> None:
     from confide.report.learned import record, write_learned
 
+    files = {}
     if out is not None:
-        report = write_learned(learned, out, command=command())
-    for warning in warned:
-        typer.echo(f"warning: {warning}", err=True)
-    if as_json:
-        print_json(record(learned) | {"warnings": warned, "out": None if out is None else str(out)})
-        return
-    _print(learned)
-    if out is not None:
-        typer.echo(f"report: {report}")
-        typer.echo(f"policy: {out / 'policy.json'}; model: {out / 'model.npz'} (confide.offline.PrivateModel.load)")
+        files = {"report": str(write_learned(learned, out, command=command()))}
+        files["policy"] = f"{out / 'policy.json'}; model: {out / 'model.npz'} (confide.offline.PrivateModel.load)"
         if learned.model.certificate is not None:
-            typer.echo(f"certificate: {out / 'certificate.json'} (confide verify recomputes its guarantee)")
+            files["certificate"] = certified(out)
+    show_release(record(learned), lambda: _print(learned), warned, files, out, as_json)
 
 
 def _print(learned: "Learned") -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from confide.report.learned import HEADS, rows, words
 
-    console = Console()
-    console.print(Text(learned.title, style="bold"))
-    summary = Table.grid(padding=(0, 2))
-    summary.add_column(style="dim", no_wrap=True)
-    summary.add_column()
-    before = ""
-    for name, text in words(learned):
-        summary.add_row(Text(name if name != before else ""), Text(text))
-        before = name
-    console.print(summary)
+    console = print_summary(learned.title, words(learned))
     table = Table(box=box.SIMPLE, pad_edge=False)
     for place, head in enumerate(HEADS):
         table.add_column(head, justify="left" if place < 2 else "right")

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from confide.cli.options import print_json
 from confide.cli.plan import delta_warnings
 from confide.cli.progress import counting
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from confide.evaluation.catalogue import Noise
     from confide.logs import Labels, Logs
     from confide.privacy.ledger import Account, Ledger, Spend
@@ -41,6 +44,12 @@ class LogRelease:
     def kind(self) -> str:
         """What is released, in a word."""
         return "model" if self.result.__name__ == "PrivateModel" else "estimate"
+
+    def told(self, paid: str) -> tuple[tuple[str, str], ...]:
+        """What was clipped, which noise was added, and what was charged."""
+        counted = self.made.counted(self.layout["max_trajectories"], self.layout["max_steps"])
+        said = (("counted", f"{counted}."), ("noise", self.noise.why), ("ledger", paid))
+        return said if self.noise.source != "none" else (said[0], said[2])
 
     @property
     def id(self) -> str:
@@ -274,3 +283,40 @@ def command() -> str:
     for index in reversed(hidden):
         del arguments[index : index + 1 + (arguments[index] == "--seed")]
     return shlex.join(["confide", *arguments])
+
+
+def show_release(
+    record: dict[str, Any], shown: Callable[[], None], warned: list[str], files: dict[str, str], out: Path | None, as_json: bool
+) -> None:
+    """Print a release, as JSON or by `shown`, and the files of the folder `out` that were written."""
+    for warning in warned:
+        typer.echo(f"warning: {warning}", err=True)
+    if as_json:
+        print_json(record | {"warnings": warned, "out": None if out is None else str(out)})
+        return
+    shown()
+    for name, where in files.items():
+        typer.echo(f"{name}: {where}")
+
+
+def print_summary(title: str, words: list[tuple[str, str]]) -> "Console":
+    """A title, and below it what there is to say, each line with what it is about."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    console.print(Text(title, style="bold"))
+    summary = Table.grid(padding=(0, 2))
+    summary.add_column(style="dim", no_wrap=True)
+    summary.add_column()
+    before = ""
+    for name, text in words:
+        summary.add_row(Text(name if name != before else ""), Text(text))
+        before = name
+    console.print(summary)
+    return console
+
+
+def certified(out: Path) -> str:
+    return f"{out / 'certificate.json'} (confide verify recomputes its guarantee)"

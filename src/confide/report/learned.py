@@ -21,7 +21,7 @@ from confide.privacy.request import Relation, Trust
 from confide.report import page
 from confide.report.promises import AGAINST, NAMES, TRUSTED, not_protected, small
 from confide.report.tables import Cell
-from confide.report.values import promise_words
+from confide.report.values import promise_record, promise_words
 from confide.report.words import many
 
 if TYPE_CHECKING:
@@ -167,17 +167,10 @@ def _cells(learned: Learned) -> list[list[Cell]]:
 def record(learned: Learned) -> dict[str, Any]:
     """Everything as JSON."""
     model, guarantee = learned.model, learned.model.guarantee
-    private = guarantee.trust is not Trust.NONE
     return {
         "title": learned.title,
         "users": guarantee.users,
-        "promise": {
-            "private": private,
-            "epsilon": guarantee.epsilon if private else None,
-            "delta": guarantee.delta if private else None,
-            "relation": guarantee.relation.value,
-            "source": guarantee.source,
-        },
+        "promise": promise_record(guarantee),
         "said": [{"about": name, "text": text} for name, text in words(learned)],
         **learned.policy.to_json(),
         "choices": learned.policy.choices.tolist(),

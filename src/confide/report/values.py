@@ -202,21 +202,26 @@ def titles(shown: Shown) -> list[str]:
     return [names.get(head, head) for head in heads(shown) if head != "high"]
 
 
+def promise_record(guarantee: Guarantee) -> dict[str, Any]:
+    """A promise as JSON."""
+    private = guarantee.trust is not Trust.NONE
+    return {
+        "private": private,
+        "epsilon": guarantee.epsilon if private else None,
+        "delta": guarantee.delta if private else None,
+        "relation": guarantee.relation.value,
+        "source": guarantee.source,
+    }
+
+
 def record(shown: Shown) -> dict[str, Any]:
     """Everything as JSON."""
     estimate, guarantee = shown.estimate, shown.estimate.guarantee
     low, high = (part.tolist() for part in shown.interval) if shown.interval is not None else (None, None)
-    private = guarantee.trust is not Trust.NONE
     return {
         "title": shown.title,
         "users": guarantee.users,
-        "promise": {
-            "private": private,
-            "epsilon": guarantee.epsilon if private else None,
-            "delta": guarantee.delta if private else None,
-            "relation": guarantee.relation.value,
-            "source": guarantee.source,
-        },
+        "promise": promise_record(guarantee),
         "said": [{"about": name, "text": text} for name, text in words(shown)],
         "level": shown.level,
         "labels": list(shown.labels) or None,
