@@ -240,7 +240,7 @@ class Web:
         return JSONResponse({"action": action, "generation": generation}, headers=NO_STORE)
 
     async def _body(self, request: Request, run: LiveRun) -> dict[str, Any]:
-        limit = self.limits.least_body + 40 * run.episode_size() + 14 * run.total.size
+        limit = self.limits.least_body + 40 * run.episode_size() + 14 * run.coordinates
         try:
             async with asyncio.timeout(self.limits.body_seconds):
                 data = await read_body(request, limit)
