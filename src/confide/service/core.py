@@ -100,7 +100,7 @@ class Service:
 
     def create(self, spec: RunSpec, actor: str = "command line") -> LiveRun:
         """A new run, or the one that is there with the same settings. Its manifest is durable before anybody can read it."""
-        self._look(0.0)
+        self._look(at_once=True)
         if spec.batch.rule == "deadline" and spec.batch.start is None:
             known = self.runs.get(spec.name)
             start = known.spec.batch.start if known else float(int(self._clock()))
@@ -148,9 +148,9 @@ class Service:
         self._plan(made)
         self.runs[name] = made
 
-    def _look(self, every: float = LOOK) -> None:
+    def _look(self, *, at_once: bool = False) -> None:
         """Every now and then: other workers' releases, runs and signing keys."""
-        if self.store.workers == 1 or time.monotonic() - self._looked < every:
+        if self.store.workers == 1 or (not at_once and time.monotonic() - self._looked < LOOK):
             return
         self._looked = time.monotonic()
         try:

@@ -77,9 +77,9 @@ class LiveRun:
         return min(most, left // (workers - 1))
 
     def _open_size(self) -> int:
-        """How many users the open batch has; none after the last release."""
+        """How many users the open batch has; none after the last release. Earlier ones may have had more than their size."""
         try:
-            return self.learner.batch_size
+            return min(self.learner.batch_size, self.learner.episodes - self.learner.users)
         except (StreamExhausted, StateError):
             return 0
 

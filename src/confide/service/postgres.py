@@ -45,8 +45,12 @@ class PostgresStore(Reads):
         self._open: dict[str, Connection] = {}
         self._shard: int | None = None
         self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
-        with _as_store_error():
-            self._migrate(self._connection("writer"))
+        try:
+            with _as_store_error():
+                self._migrate(self._connection("writer"))
+        except BaseException:
+            self.close()
+            raise
 
     def _connection(self, name: Literal["writer", "reader"]) -> Connection:
         """The one that is open, or a new one: it has no shard yet."""
