@@ -1,21 +1,39 @@
 """PostgreSQL: several workers on one database, exact sums, and nobody twice."""
 
+import contextlib
+import subprocess
+import sys
 import threading
+import urllib.request
 
+import numpy as np
 import psycopg
 import pytest
 from crash_harness import CLOSES, POINTS, AnswersBeforeCommit, Crashes, ShowsBeforeCommit
-from service_bench import Bench
+from service_bench import Bench, play
 
 import confide
 from confide.errors import InvalidParameter, StateError, StoreError
 from confide.service import core, postgres
+from confide.service.access import new_api_key
+from confide.service.client import Accepts, Device
 from confide.service.folder import ServiceFolder
 from confide.service.postgres import PostgresStore
 from confide.service.sql import migrations
 from confide.service.store import ApiKeyRow, OpenSum
 from confide.service.verification import verify_store
 
+RUN = """
+name = "demo"
+agent = "likelihood-vi"
+problem = "lock"
+epsilon = 1.0
+delta = 1e-5
+users = 100
+noise = "fast"
+[batch]
+schedule = 2
+"""
 pytestmark = pytest.mark.parametrize("folder", ["postgres"], indirect=True)
 
 
@@ -151,6 +169,34 @@ def test_there_are_as_many_workers_as_rows_of_the_sum(bench, second, monkeypatch
     assert second.send(second.report("bob")) == ["unavailable"]
     bench.stop()
     assert second.send(second.report("bob")) == ["counted"]
+
+
+def test_a_draw_may_take_longer_than_the_lease(bench, monkeypatch):
+    monkeypatch.setattr(postgres, "LEASE", 0.1)
+    other = bench.restart()
+    run = other.create(every=4)
+    draw = type(run).draw
+    monkeypatch.setattr(type(run), "draw", lambda *given: [threading.Event().wait(0.4), draw(*given)][1])
+    assert other.send(*(other.report(f"person {i}") for i in range(4))) == ["counted"] * 4
+    assert run.generation == 1 and other.service.ready
+    other.stop()
+
+
+def test_a_database_that_went_back_is_not_served(bench, second):
+    """The tables of an older backup are put back while the service runs."""
+    bench.create(every=4)
+    before = bench.service.store.run("demo")
+    second.service.handle([])
+    assert bench.send(*(bench.report(f"person {i}") for i in range(4))) == ["counted"] * 4
+    with bench.service.store.transaction() as tx:
+        tx._changed("UPDATE run SET generation = 0, state = ?", before.state)
+        tx._changed("UPDATE open_sum SET generation = 0")
+    bench.service.handle([])
+    assert not bench.service.ready
+    assert bench.send(bench.report("ann", generation=0)) == ["unavailable"]
+    second.send(*(second.report(f"more {i}") for i in range(4)))  # it has not seen release 1, and must not make another one
+    assert not second.service.ready and second.service.runs["demo"].generation == 0
+    assert second.service.store.head("demo").generation == 0
 
 
 # two workers
@@ -290,3 +336,40 @@ def test_broken_twins_are_caught(folder, twin, point):
     crashes.run(point, 1)
     crashes.run("nowhere")
     assert any("lost" in problem or "two releases" in problem for problem in crashes.problems())
+
+
+@pytest.mark.process
+def test_two_processes_serve_one_folder(folder, tmp_path):
+    """By one option: both are started at the same time, and each shows the release that the other one has made."""
+    (tmp_path / "run.toml").write_text(RUN)
+    command = [sys.executable, "-m", "confide", "serve", "run.toml", "--folder", str(folder.folder), "--database", folder.address]
+    ports, said = (18731, 18732), []
+    with contextlib.ExitStack() as stack:
+        servers = []
+        for port in ports:
+            given = [*command, "--port", str(port)]
+            server = subprocess.Popen(given, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            servers.append(stack.enter_context(server))
+            stack.callback(server.terminate)
+        for server in servers:
+            assert "serving at" in [server.stdout.readline() for _ in range(3)][2]
+        key = new_api_key(stack.enter_context(contextlib.closing(folder.store())), "device", "", "test")
+        accepts = Accepts(1.0, 1e-5, trust="joint", simulation=True)
+        for number in range(2):  # the batch is full after the second
+            one = Device(f"http://127.0.0.1:{ports[number]}", "demo", subject=f"{number}", api_key=key, accepts=accepts)
+            one.join()
+            one.report(*play(one, np.random.default_rng(number)))
+        for port in ports:
+            while read(f"http://127.0.0.1:{port}/v1/runs/demo/release")[1]["Confide-Generation"] != "1":
+                pass
+        bodies = {read(f"http://127.0.0.1:{port}/v1/runs/demo/release")[0] for port in ports}
+        for server in servers:
+            server.terminate()
+            said.append(server.stderr.read())
+    assert len(bodies) == 1 and [server.returncode for server in servers] == [0, 0]
+    assert sum("API key for admin" in each for each in said) == 1 and "Traceback" not in "".join(said)
+
+
+def read(url):
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return answer.read(), answer.headers

@@ -154,15 +154,16 @@ class Service:
             return
         self._looked = time.monotonic()
         try:
-            if self.key.id != (current := self._signing_key()).id:
-                self.key = current
-            for name in self.store.runs():
-                if name not in self.runs:
-                    self._reload(name)
-                elif name not in self._failed:
-                    self._follow(name)
+            names, self.key = self.store.runs(), self._signing_key()
         except Exception as error:
+            names = list(self.runs)
             log.error("the database could not be read: %s", error if isinstance(error, StoreError) else type(error).__name__)
+        for name in names:
+            if name in self._failed or name not in self.runs:
+                with contextlib.suppress(Exception):  # it is not ready until this has worked
+                    self._reload(name)
+            else:
+                self._caught_up(name)
 
     def _plan(self, run: LiveRun) -> None:
         try:
@@ -348,7 +349,12 @@ class Service:
     def _close(self, run: LiveRun) -> None:
         with self.store.transaction() as tx:
             self._held(tx, run, alone=True)
-            release, state = run.draw(self.key, tx.open_sum(run.name))
+            self.marks.check(
+                run.name, run.generation, run.release.digest
+            )  # another worker may have shown what was put back since
+            total = tx.open_sum(run.name)
+            with tx.alive():
+                release, state = run.draw(self.key, total)
             self._fault("drawn")
             tx.close(release, state)
             if run.exhausted:

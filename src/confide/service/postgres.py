@@ -70,8 +70,9 @@ class PostgresStore(Reads):
             ).fetchall()
             if fsync == "off":
                 raise StoreError("PostgreSQL runs with fsync = off: what is answered would not be durable")
-            wanted = {"idle_in_transaction_session_timeout": LEASE, "lock_timeout": 2 * LEASE}
-            settings = {name: str(round(1000 * seconds)) for name, seconds in wanted.items()}
+            lease = round(1000 * LEASE)
+            settings = {"idle_in_transaction_session_timeout": f"{lease}", "lock_timeout": f"{2 * lease}"}
+            settings |= {"tcp_keepalives_idle": "30", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "3"}
             if durable == "off":
                 settings["synchronous_commit"] = "on"
             for name, value in settings.items():
@@ -128,9 +129,10 @@ class PostgresStore(Reads):
         return _added_up(self._read(_SUM, run), run)
 
     def forget(self) -> None:
-        """Old versions of the open sum leave the table. The write-ahead log of the server keeps them until it is recycled."""
+        """Old versions of the open sum and of the learner's state leave their tables. The server's write-ahead log keeps them until it is
+        recycled."""
         with self._write_lock, _as_store_error():
-            self._connection("writer").execute("VACUUM (SKIP_LOCKED) open_sum")
+            self._connection("writer").execute("VACUUM (SKIP_LOCKED) open_sum, run")
 
     def backup(self, path: str) -> None:
         raise InvalidParameter(f"a service on PostgreSQL is backed up with pg_dump, not to {path}")
@@ -162,6 +164,24 @@ class PostgresTransaction(Writes):
 
     def open_sum(self, run: str) -> OpenSum:
         return _added_up(self._do(_SUM, run), run)
+
+    @contextlib.contextmanager
+    def alive(self) -> Iterator[None]:
+        """Another thread says so to the server. It stops when the process is stopped, and then the lease ends."""
+        done = threading.Event()
+
+        def beat() -> None:
+            while not done.wait(LEASE / 4):
+                with contextlib.suppress(psycopg.Error):  # the next statement of the transaction says it
+                    self._db.execute("SELECT 1")
+
+        thread = threading.Thread(target=beat, name="confide-lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
     def add_to_sum(self, run: str, added: OpenSum) -> None:
         shard = self._store.own_shard()

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -139,6 +140,9 @@ class SqliteTransaction(Writes):
 
     def open_sum(self, run: str) -> OpenSum:
         return OpenSum(*the_sum(self._do(_SUM, run), run))
+
+    def alive(self) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def add_to_sum(self, run: str, added: OpenSum) -> None:
         before = self.open_sum(run)

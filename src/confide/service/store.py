@@ -107,6 +107,9 @@ class Transaction(Protocol):
         """Where the run is; until the block ends nobody closes its batch, and if `alone` nobody adds to it."""
 
     def open_sum(self, run: str) -> OpenSum: ...
+    def alive(self) -> AbstractContextManager[None]:
+        """While this process computes for long: the transaction is not taken for one whose process has stopped."""
+
     def taken(self, run: str, people: Sequence[bytes]) -> dict[bytes, list[Taken]]:
         """The places of these people; nobody who has none is in it."""
 
