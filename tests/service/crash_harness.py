@@ -88,12 +88,13 @@ class Crashes:
         for each in [self.started("nowhere", people=slice(number, None, count)) for number in range(count)]:
             assert not self.heard(each)
 
-    def stopped(self, point, nth=1):
-        """One that is stopped at `point` while another one works past its lease, and then goes on."""
-        late = self.started(point, nth, how=signal.SIGSTOP, people=slice(0, None, 2))
+    def stopped(self, point, nth=1, others=1):
+        """One that is stopped at `point` while others work past its lease, and then goes on."""
+        late = self.started(point, nth, how=signal.SIGSTOP, people=slice(0, None, others + 1))
         _, status = os.waitpid(late[0], os.WUNTRACED)
         assert os.WIFSTOPPED(status), f"{point} was not reached"
-        assert not self.heard(self.started("nowhere", people=slice(1, None, 2)))
+        for each in [self.started("nowhere", people=slice(number + 1, None, others + 1)) for number in range(others)]:
+            assert not self.heard(each)
         os.kill(late[0], signal.SIGCONT)
         assert not self.heard(late)
 

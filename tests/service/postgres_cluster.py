@@ -45,7 +45,18 @@ def cluster(where):
             account = pwd.getpwnam("postgres")
             os.chown(place, account.pw_uid, account.pw_gid)
             user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
-        made = [where / "initdb", "-D", folder, "-U", "confide", "--no-sync", "--encoding=UTF8", "--locale=C", "--auth=trust"]
+        made = [
+            where / "initdb",
+            "-D",
+            folder,
+            "-U",
+            "confide",
+            "--no-sync",
+            "--wal-segsize=1",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--auth=trust",
+        ]
         subprocess.run(made, check=True, capture_output=True, cwd=place, **user)
         settings = {"listen_addresses": "", "unix_socket_directories": place, "max_connections": 60, "shared_buffers": "16MB"}
         command = [where / "postgres", "-D", folder, *(f"--{name}={value}" for name, value in settings.items())]

@@ -311,11 +311,11 @@ def test_sums_of_several_workers_are_exact(folder, count, trust):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("point", ["summed", "drawn", "closed"])
-def test_a_worker_that_is_stopped_past_its_lease(folder, point, monkeypatch):
+@pytest.mark.parametrize(("point", "others"), [("summed", 1), ("drawn", 2), ("closed", 1)])
+def test_a_worker_that_is_stopped_past_its_lease(folder, point, others, monkeypatch):
     monkeypatch.setattr(postgres, "LEASE", 0.3)
     crashes = Crashes(folder, trust="joint", users=24, every=4, noise="fast")
-    crashes.stopped(point)
+    crashes.stopped(point, others=others)
     settled(crashes, 7)
 
 
