@@ -59,14 +59,13 @@ def main():
                 worked_lines.append(f"| {count} | {trust} | one at {point} | {told} | {releases} | {len(problems)} |")
                 print(worked_lines[-1], flush=True)
     text = (
-        "A service on PostgreSQL is killed with -9 at a point of the crash matrix, again and again; devices retry the same bytes. At the end "
-        "everybody who was told to be counted is counted once, sums are those of the people in their batches, no release has two faces. "
-        "Two services are broken on purpose: what goes wrong in them is found.\n\n" + "\n".join(killed) + "\n\n"
-        "Workers in processes of their own take reports at the same time. In some rows one of them is stopped (SIGSTOP) at a point, the others "
-        "go on until they have nobody left, past its lease (0.5 s here), and then it goes on, too.\n\n"
-        + "\n".join(worked_lines)
-        + "\n"
+        "A service on PostgreSQL is killed with -9 at a point of the crash matrix, again and again; devices retry the same bytes. "
+        "At the end everybody who was told to be counted is counted once, sums are those of the people in their batches, no release "
+        "has two faces. Two services are broken on purpose: what goes wrong in them is found.\n\n" + "\n".join(killed) + "\n\n"
+        "Workers in processes of their own take reports at the same time. In some rows one of them is stopped (SIGSTOP) at a point, "
+        "the others go on until they have nobody left, past its lease (0.5 s here), and then it goes on, too.\n\n"
     )
+    text += "\n".join(worked_lines) + "\n"
     record("Workers on PostgreSQL", text, write=given.write)
 
 

@@ -25,6 +25,7 @@ class Cluster:
     """Each test has a schema of its own: `url()` makes one."""
 
     def __init__(self, socket):
+        self.folder = Path(socket)
         self.plain = f"postgresql:///postgres?host={quote(str(socket), safe='')}&user=confide"
         self._numbers = itertools.count()
 

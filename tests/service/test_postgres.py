@@ -19,6 +19,7 @@ from confide.service.access import new_api_key
 from confide.service.client import Accepts, Device
 from confide.service.folder import ServiceFolder
 from confide.service.postgres import PostgresStore
+from confide.service.spec import Batching
 from confide.service.sql import migrations
 from confide.service.store import ApiKeyRow, OpenSum
 from confide.service.verification import verify_store
@@ -125,6 +126,19 @@ def test_addresses_that_are_none_are_refused_and_no_password_is_said(folder):
     with pytest.raises(StoreError, match="OperationalError") as failed:
         PostgresStore("postgresql://ann:secret@127.0.0.1:9/x")
     assert "secret" not in str(failed.value)
+
+
+def test_nothing_of_a_report_is_written_anywhere(bench, postgres):
+    """Neither in the tables nor in the write-ahead log."""
+    bench.create(every=4)
+    states = [7, 11, 13, 5, 17, 3]
+    report = bench.report("subject-4711", content=(states, [1, 2, 3, 1, 2], [0.123456789] * 5))
+    bench.send(report, bench.report("ann", content=("planted-text", {"planted": 1}, None)))
+    execute(bench.folder, "CHECKPOINT")
+    written = [path.read_bytes() for path in postgres.folder.rglob("*") if path.is_file()]
+    assert any(report.who in each for each in written)
+    for planted in (b"subject-4711", b"planted", b"0.123456789", np.array(0.123456789).tobytes(), np.array(states).tobytes()):
+        assert not any(planted in each for each in written)
 
 
 def test_a_generation_is_closed_once(bench):
@@ -239,6 +253,18 @@ def test_a_batch_has_at_least_as_many_users_as_its_size(bench, second):
     assert run.release.users == 6 and bench.service.store.participants("demo") == {0: 6}
     assert second.send(*more) == ["same", "same"]
     assert all(each.holds for each in verify_store(bench.service.store, bench.folder.marks))
+
+
+@pytest.mark.parametrize(
+    ("agent", "trust"),
+    [("questions-vi", "joint"), ("questions-vi", "local"), ("tabular-psrl", "joint"), ("likelihood-vi", "local")],
+)
+def test_learners_take_more_users_than_the_size_of_a_batch(bench, agent, trust):
+    given = {"problem": "riverswim"} if agent == "tabular-psrl" else {"batch": Batching()} if agent == "questions-vi" else {}
+    run = bench.create(agent=agent, trust=trust, users=200, **given)
+    learner = run.learner
+    learner.close(np.zeros(run.coordinates, dtype=np.int64), run.size + 3)
+    assert learner.released().users == run.size + 3
 
 
 def test_never_more_users_than_the_guarantee_covers(bench, second):
