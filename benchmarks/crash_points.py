@@ -62,7 +62,7 @@ class Command:
     after: Callable[[Path, "Command"], str] = lambda _folder, _command: ""  # "": nothing is missing after the command ran again
     expected: dict[str, str] = field(default_factory=dict)  # digests of the files of a result that was not interrupted
     before: dict[str, str] = field(default_factory=dict)  # of what `prepare` put there
-    answer: bytes = b""  # of evaluate: the bytes of the release
+    answer: bytes = b""  # of evaluate and learn: the bytes of the release
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -113,29 +113,35 @@ def runs_complete(folder: Path, command: Command) -> str:
     return ""
 
 
-def estimate_complete(folder: Path, command: Command) -> str:
-    from confide.errors import ConfideError
+def released(folder: Path, command: Command) -> Any:
+    """The estimate or the model in a folder."""
     from confide.evaluation import ValueEstimate
+    from confide.offline import PrivateModel
+
+    return {"est": ValueEstimate, "model": PrivateModel}[command.result].load(folder / command.result)
+
+
+def release_complete(folder: Path, command: Command) -> str:
+    from confide.errors import ConfideError
 
     try:
-        ValueEstimate.load(folder / "est")
+        found = released(folder, command)
     except ConfideError:
         return ""
-    if (folder / "est" / "estimate.npz").read_bytes() != command.answer:
-        return "the estimate that is shown is not the one that was charged"
-    lacking = below(command.expected, "est/").items() - digests(folder).items()
-    return "" if not lacking else "an estimate without its certificate or report"
+    if found.to_bytes() != command.answer:
+        return f"the {command.result} that is shown is not the one that was charged"
+    lacking = below(command.expected, f"{command.result}/").items() - digests(folder).items()
+    return "" if not lacking else f"{command.result} without its certificate or report"
 
 
 def ledger_whole(folder: Path, command: Command) -> str:
     """Charged once, and the release is stored."""
-    from confide.evaluation import ValueEstimate
     from confide.privacy.ledger import Ledger
 
     spends = Ledger(folder / "budget.ledger").spends
     if len(spends) != 1 or not spends[0].released:
         return f"{len(spends)} spends in the ledger, or no release"
-    same = ValueEstimate.load(folder / "est").to_bytes() == command.answer
+    same = released(folder, command).to_bytes() == command.answer
     return "" if same else "another release for the same charge"
 
 
@@ -215,11 +221,13 @@ def commands(log: Path) -> list[Command]:
     compare = ["compare", "sweep.toml", "--out", "out", "--store", "store", "--workers", "1"]
     asked = ["--states", "3", "--epsilon", "1", "--delta", "1e-5", "--source", "fast", "--seed", "7"]
     evaluate = ["evaluate", str(log), *asked, "--ledger", "budget.ledger", "--out", "est"]
+    learned = ["learn", str(log), *asked, "--actions", "2", "--ledger", "budget.ledger", "--out", "model"]
     init = ["ledger", "init", "budget.ledger", "--epsilon", "10", "--delta", "1e-4"]
     return [
         Command("run --out, 2 seeds", [*run, "--seeds", "2"], "out", nothing, runs_complete),
         Command("run --out, resumed", run, "out", interrupted, runs_complete),
-        Command("evaluate --ledger --out", evaluate, "est", with_ledger, estimate_complete, ledger_whole),
+        Command("evaluate --ledger --out", evaluate, "est", with_ledger, release_complete, ledger_whole),
+        Command("learn --ledger --out", learned, "model", with_ledger, release_complete, ledger_whole),
         Command("compare", compare, "out", sweep_file, comparison_complete),
         Command("compare, over another one", compare, "out", other_comparison, comparison_complete),
         Command("ledger init", init, "budget.ledger", nothing, ledger_made),
@@ -279,8 +287,8 @@ def learn(command: Command, folder: Path) -> str:
     with os.fdopen(read, "rb") as pipe:
         calls = pipe.read().decode()
     command.expected = digests(folder)
-    if (folder / "est").exists():
-        command.answer = (folder / "est" / "estimate.npz").read_bytes()
+    if command.complete is release_complete:
+        command.answer = released(folder, command).to_bytes()
     return calls
 
 
@@ -427,7 +435,8 @@ def make_log(path: Path) -> None:
     rng, users, steps = np.random.default_rng(0), 50, 4
     columns = {"user": np.repeat(np.arange(users), steps), "trajectory": np.zeros(users * steps, dtype=np.int64)}
     columns |= {"step": np.tile(np.arange(steps), users), "state": rng.integers(3, size=users * steps)}
-    pq.write_table(pa.table({**columns, "reward": rng.random(users * steps)}), path)
+    columns |= {"reward": rng.random(users * steps), "action": rng.integers(2, size=users * steps)}
+    pq.write_table(pa.table(columns), path)
 
 
 def disks_for(folder: Path, number: int) -> tuple[list[int], int]:

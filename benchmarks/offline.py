@@ -40,18 +40,22 @@ class World:
     start: np.ndarray
     terminal: np.ndarray
     behaviour: np.ndarray  # [s, a]
+    discount: float = DISCOUNT
+    transitions: int = STEPS - 1
 
     def value(self, policy):
         mixed = np.einsum("sa,sat->st", policy, self.P) * ~self.terminal[:, None]
-        V = np.linalg.solve(np.eye(len(mixed)) - DISCOUNT * mixed, (policy * self.rewards).sum(axis=1))
+        V = np.linalg.solve(np.eye(len(mixed)) - self.discount * mixed, (policy * self.rewards).sum(axis=1))
         return float(self.start @ V)
 
     @cached_property
     def best(self):
         V, P = np.zeros(len(self.P)), self.P * ~self.terminal[:, None, None]
         for _ in range(3000):
-            Q = self.rewards + DISCOUNT * P @ V
-            V = Q.max(axis=1)
+            Q = self.rewards + self.discount * P @ V
+            before, V = V, Q.max(axis=1)
+            if np.abs(V - before).max() < 1e-12:
+                break
         return np.eye(Q.shape[1])[Q.argmax(axis=1)]
 
     @cached_property
@@ -75,17 +79,20 @@ class World:
         return (self.value(policy) - low) / (high - low)
 
     def log(self, people, seed):
-        table = TabularMDP(self.P, self.rewards, self.start, horizon=STEPS)
-        policy = StochasticPolicy(np.repeat(self.behaviour[None], STEPS, axis=0))
+        table = TabularMDP(self.P, self.rewards, self.start, horizon=self.transitions + 1)
+        policy = StochasticPolicy(np.repeat(self.behaviour[None], self.transitions + 1, axis=0))
         users = simulate(table, policy, people, np.random.default_rng([seed, 1]), end=np.flatnonzero(self.terminal))
-        return in_memory(users, max_steps=STEPS)
+        return in_memory(users, max_steps=self.transitions + 1)
 
     def release(self, people, epsilon, seed, *, learned=False):
+        return self.released(self.log(people, seed), epsilon, seed, learned=learned)
+
+    def released(self, log, epsilon, seed, *, learned=False):
         S, A = self.rewards.shape
         known = {} if learned else {"rewards": self.rewards, "terminal": self.terminal}
-        made = ModelRelease(states=S, actions=A, discount=DISCOUNT, **known)
+        made = ModelRelease(states=S, actions=A, discount=self.discount, transitions=self.transitions, **known)
         privacy = NoPrivacy() if epsilon is None else CentralDP(epsilon, DELTA)
-        return made.release(self.log(people, seed), privacy=privacy, rng=np.random.default_rng([seed, 2]))
+        return made.release(log, privacy=privacy, rng=np.random.default_rng([seed, 2]))
 
 
 def narrow(world, seed, share=0.94):

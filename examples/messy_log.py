@@ -2,7 +2,8 @@
 
 python examples/messy_log.py [raw.csv] [--people 2000] [--seed 0]
 
-It writes the file, and beside it states.txt and actions.txt: the lists of labels, which are known without looking at anybody's data. Then
+It writes the file, and beside it states.txt and actions.txt, the lists of labels, and rewards.csv, the rewards of states, which are all
+known without looking at anybody's data. Then
 
 confide logs import raw.csv --out log.parquet --user patient_id --stay stay_id --time charttime --state condition --action treatment \
     --reward reward --states-file states.txt --actions-file actions.txt
@@ -89,11 +90,12 @@ def _blank(column: pa.Array, where: np.ndarray) -> pa.Array:
 
 
 def write_messy(path: Path, people: int, seed: int = 0) -> None:
-    """The file, and the two lists of labels beside it."""
+    """The file, and beside it the two lists of labels and the rewards of states."""
     rng = np.random.default_rng(seed)
     csv.write_csv(messy_table(clean_rows(people, rng), rng), path)
     for name, labels in (("states.txt", STATES), ("actions.txt", ACTIONS)):
         path.with_name(name).write_text("\n".join(labels) + "\n")
+    path.with_name("rewards.csv").write_text("".join(f"{reward:g}\n" for reward in hospital().rewards[0, :, 0]))
 
 
 def main() -> None:
@@ -103,7 +105,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     write_messy(arguments.path, arguments.people, arguments.seed)
-    print(f"{arguments.path}: {arguments.people:,} patients; labels in states.txt and actions.txt")
+    print(f"{arguments.path}: {arguments.people:,} patients; labels in states.txt and actions.txt, rewards in rewards.csv")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Every snippet of README and docs runs, in the order of the page, in an empty folder."""
 
 import re
+import runpy
 import shlex
 import sys
 import tomllib
@@ -47,6 +48,11 @@ def test_snippets_run(page, folder, capsys, monkeypatch):
 
 
 def run_command(line, monkeypatch):
+    if line.startswith("$ python examples/"):
+        script, *arguments = shlex.split(line.removeprefix("$ python "))
+        monkeypatch.setattr(sys, "argv", [script, *arguments])
+        runpy.run_path(str(ROOT / script), run_name="__main__")
+        return
     assert line.startswith("$ confide "), f"not a command of ours: {line}"
     command, _, comment = line.removeprefix("$ confide ").partition("#")
     monkeypatch.setattr(sys, "argv", ["confide", *shlex.split(command)])

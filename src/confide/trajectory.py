@@ -165,6 +165,7 @@ class LoggedUsers:
     nothing that is published tells. Statistics check what only they can know, the range of states and actions.
 
     Shapes: states, rewards [row] and, where logged, actions, probabilities [row] (of the action under the policy that was followed);
+    `gaps` [row], where steps are numbered: whether steps are missing between the row before, of the same trajectory, and this one;
     the rows of trajectory t are trajectories[t]:trajectories[t + 1], the trajectories of user u are users[u]:users[u + 1]; valid [user].
     """
 
@@ -175,11 +176,12 @@ class LoggedUsers:
     valid: npt.NDArray[np.bool_] = field(repr=False)
     actions: Indices | None = field(default=None, repr=False)
     probabilities: Array | None = field(default=None, repr=False)
+    gaps: npt.NDArray[np.bool_] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         rows, trajectories, count = len(self.states), len(self.trajectories) - 1, len(self.users) - 1
         shapes = self.rewards.shape == (rows,) and self.valid.shape == (max(count, 0),) and trajectories >= 0 and count >= 0
-        for optional in (self.actions, self.probabilities):
+        for optional in (self.actions, self.probabilities, self.gaps):
             shapes = shapes and (optional is None or optional.shape == (rows,))
         for offsets, end in ((self.trajectories, rows), (self.users, trajectories)):
             shapes = shapes and offsets[0] == 0 and offsets[-1] == end and bool((np.diff(offsets) >= 0).all())

@@ -56,7 +56,11 @@ def test_the_folder_has_everything_and_the_ledger_is_charged_once(log, call):
     with open("out/policy.csv") as file:
         assert len(list(csv.reader(file))) == 5
     page = Path("out/report.html").read_text()
-    assert "from 2,000 users, a policy worth" in page and "--seed" not in page
+    assert (
+        "From 2,000 users, a policy worth" in page
+        and "the probability of nothing on this page changes by more than the factor e<sup>ε</sup> = 7.39" in page
+        and "--seed" not in page
+    )
     assert "consistent" in call("verify", "out/certificate.json")
     assert "already contains a model" in call("learn", log, *ASK, *FAST, "--out", "out", code=2)
     assert "the budget does not cover" in call(
@@ -101,6 +105,39 @@ def test_errors_are_one_line_before_anything_is_charged(log, call, more, said):
     Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-5)
     assert said in call("learn", log, *ASK, "--ledger", "budget.sqlite", *more, code=2)
     assert Ledger("budget.sqlite").spends == ()
+
+
+@pytest.fixture
+def labelled(tmp_path, monkeypatch):
+    """A log with declared labels of states and actions, as an import makes it."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        f"p{user},{step},{'ill' if (user + step) % 2 else 'well'},{'rest' if user % 3 else 'drug'},1"
+        for user in range(40)
+        for step in range(4)
+    ]
+    Path("raw.csv").write_text("\n".join(["who,t,how,what,reward", *rows]))
+    Path("states.txt").write_text("well\nill\n")
+    Path("actions.txt").write_text("rest\ndrug\n")
+    return ["logs", "import", "raw.csv", "--user", "who", "--time", "t", "--state", "how", "--action", "what"]
+
+
+def test_declared_labels_say_how_many_states_and_actions_there_are(labelled, call):
+    call(*labelled, "--out", "log.parquet", "--states-file", "states.txt", "--actions-file", "actions.txt")
+    found = json.loads(call("learn", "log.parquet", "--no-privacy", "--discount", 0.9, "--json"))
+    assert list(found["policy"]) == ["well", "ill"] and found["actions"] == ["rest", "drug"]
+    ended = json.loads(call("learn", "log.parquet", "--no-privacy", "--discount", 0.9, "--terminal", "ill", "--json"))
+    assert ended["visits"][0] > 0 and ended["visits"][1] == 0  # nothing is counted where nothing follows
+    assert "or a declared label, got 'dead'" in call("learn", "log.parquet", "--no-privacy", "--terminal", "dead", code=2)
+    assert json.loads(call("evaluate", "log.parquet", "--no-privacy", "--discount", 0.9, "--json"))["labels"] == ["well", "ill"]
+
+
+def test_labels_from_the_data_say_nothing(labelled, call):
+    call(*labelled, "--out", "log.parquet", "--labels-from-data")
+    for command in ("learn", "evaluate"):
+        said = call(command, "log.parquet", "--no-privacy", code=2)
+        assert "--states is missing: the log declares no labels of states" in said and "--states-file" in said
+    assert "--actions is missing" in call("learn", "log.parquet", "--states", 2, "--no-privacy", code=2)
 
 
 def test_people_held_out_say_whether_it_is_better_at_no_further_cost(log, call):

@@ -281,3 +281,22 @@ def test_one_huge_list_does_not_decide_the_memory_of_a_batch(tmp_path, kind):
     expected = [[(1, 0.5), (2, 0.5)], [(3, 1.0)] * 3, None, None, [(5, 0.1), (6, 0.1), (7, 0.1)]]
     assert [valid for valid, _ in users] == [rows is not None for rows in expected]
     assert all(found == [rows] for (valid, found), rows in zip(users, expected, strict=True) if valid)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 1000])
+def test_missing_steps_are_marked_and_survive_writing(tmp_path, save, small, steps, batch):
+    """Across batches and blocks; a trajectory that starts late has no gap before its first row."""
+    small(batch)
+    rows = [*steps(1, 0, 1, 2, 3), *steps(1, 4, 5, trajectory=1), *steps(2, 6, 7, 8)]
+    kept = [row for place, row in enumerate(rows) if place not in (1, 4, 7)]
+    expected = [False, True, False, False, False, True]  # states 0, 2, 3, then 5 alone, then 6, 8
+    first = open_logs(save(kept), max_trajectories=2)
+    write(tmp_path / "again.parquet", first.blocks())
+    for logs in (first, open_logs(tmp_path / "again.parquet", max_trajectories=2), in_memory(first.blocks(), max_trajectories=2)):
+        blocks = list(logs.blocks(rows=1))
+        assert np.concatenate([block.gaps for block in blocks]).tolist() == expected
+        assert np.concatenate([block.states for block in blocks]).tolist() == [0, 2, 3, 5, 6, 8]
+    with pytest.raises(InvalidParameter, match="lists cannot say where"):
+        write(tmp_path / "lists.parquet", first.blocks(), lists=True)
+    (unnumbered,) = open_logs(save(kept), max_trajectories=2, step=None).blocks()
+    assert unnumbered.gaps is None

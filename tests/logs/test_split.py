@@ -1,5 +1,7 @@
 """People in two parts by a keyed hash of their ids."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -96,3 +98,16 @@ def test_what_is_refused(people):
     for wrong in (lambda: learn.split(), lambda: learn.check(), lambda: log.split(1.0), lambda: log.split(key=3)):
         with pytest.raises(InvalidParameter):
             wrong()
+
+
+def test_missing_steps_stay_marked(people, tmp_path):
+    """In both parts: `state` and `gaps` are of the same rows."""
+    gaps = [np.arange(len(block.states)) % STEPS == 1 + block.states % 2 for block in people]
+    write(tmp_path / "log.parquet", [replace(block, gaps=found) for block, found in zip(people, gaps, strict=True)], rows=700)
+    log = confide.logs.open(tmp_path / "log.parquet", max_steps=STEPS)
+    for part in log.split(0.3):
+        blocks = list(part.blocks(50))
+        for block in blocks:
+            place = np.arange(len(block.states)) % STEPS
+            assert block.gaps.tolist() == (place == 1 + block.states % 2).tolist()
+        assert sum(block.gaps.sum() for block in blocks) > 100

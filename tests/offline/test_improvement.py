@@ -1,6 +1,7 @@
 """Improvement bounds: what is asked of held-out people, what is refused, and whether it is true."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,8 +9,8 @@ import pytest
 import confide
 from confide.audit.verify import verify
 from confide.errors import BudgetExceeded, InvalidParameter, StateError
-from confide.logs import in_memory, simulate
-from confide.offline import Improvement, ModelRelease
+from confide.logs import in_memory, simulate, split
+from confide.offline import Improvement, ModelRelease, gain_contributions
 from confide.offline.gain_contributions import Gains, Moments, Shortfalls
 from confide.offline.gain_planning import lower_mean
 from confide.offline.table_features import step_ranges
@@ -184,6 +185,34 @@ def test_a_record_that_stops_early_counts_as_the_most_that_could_have_followed(m
     short_of = Shortfalls(Moments(0.0, 1.0), model.table, high, float(low[-1])).contribution(short).values[0]
     paid = sum(DISCOUNT**t * model.table.rewards[0, 0] for t in range(3))
     assert (1 - short_of) * high[-1] == pytest.approx(paid + DISCOUNT**3 * high[STEPS - 3], abs=1e-5)
+
+
+def test_missing_steps_count_as_badly_as_possible(model):
+    """Users: nothing missing; missing in the second trajectory alone; in the first one; nobody's; in the only one."""
+    trajectories, users = np.array([0, 2, 4, 6, 8, 10]), np.array([0, 1, 3, 4, 4, 5])
+    gaps = np.zeros(10, bool)
+    gaps[[5, 7, 9]] = True
+    block = LoggedUsers(
+        np.zeros(10, np.int64),
+        np.zeros(10),
+        trajectories,
+        users,
+        np.ones(5, bool),
+        np.zeros(10, np.int64),
+        np.full(10, 0.5),
+        gaps,
+    )
+    assert gain_contributions._gapped(block).tolist() == [False, False, True, False, True]
+    low, high = step_ranges(model.table, STEPS)
+    highest, clip, greedy = float(high[-1]), 2.0, np.eye(ACTIONS)[np.zeros(STATES, int)]
+    gains = Gains(Moments(-1 / clip, 1 - 1 / clip), model.table, greedy, np.ones(STATES, bool), STEPS, highest, 0.3, clip)
+    short = Shortfalls(Moments(0.0, 1.0), model.table, high, float(low[-1]))
+    whole = replace(block, gaps=None)
+    each = [split.chosen(whole, np.arange(5) == user) for user in (0, 1, 3)]  # of whom nothing that counts is missing
+    assert gains.contribution(block).values[0] == pytest.approx(
+        sum(gains.contribution(one).values[0] for one in each) - 2 / clip, abs=1e-5
+    )
+    assert short.contribution(block).values[0] == pytest.approx(sum(short.contribution(one).values[0] for one in each), abs=1e-5)
 
 
 def test_the_level_holds_for_rare_gains_under_noise():

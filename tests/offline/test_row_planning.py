@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from confide.offline import _row_kernels
+from confide.offline import _row_kernels, row_planning
 from confide.offline.row_planning import rows_of, simplex, visits_of
 from confide.tables.support_features import support_of
 
@@ -74,8 +74,21 @@ def test_dense_rows_are_projected():
     counts = 300 * P + 15 * rng.normal(size=P.shape)
     support = support_of(None, layers=1, states=size, actions=1, terminal=None)
     rows = rows_of(counts.ravel(), 300 + 30 * rng.normal(size=size), 15.0, 0.5, support)
-    assert rows.method == "projection" and rows.missed > 0.2
+    assert rows.method == "projection" and rows.missed > row_planning.MISSED
     np.testing.assert_allclose(rows.probabilities.reshape(P.shape).sum(axis=2), 1)
+
+
+@pytest.mark.parametrize(("dense", "method"), [(False, "empirical-bayes"), (True, "projection")])
+def test_some_states_of_a_large_table_stand_for_all(monkeypatch, dense, method):
+    """Bins are fitted to a quarter of the states, and these decide how rows are made: nearly the same probabilities come out."""
+    rng = np.random.default_rng(6)
+    P = rng.dirichlet(np.full(S, 50.0), size=(S, A)) if dense else sparse_rows(rng)
+    found = []
+    for fitted in (2**19, S * A * S // 4):
+        monkeypatch.setattr(row_planning, "FITTED", fitted)
+        found.append(released(P, 60.0 if dense else 2000.0, 15.0, np.random.default_rng(7)))
+    assert [rows.method for rows in found] == [method] * 2
+    assert np.abs(found[0].probabilities - found[1].probabilities).max() < 0.05
 
 
 @settings(max_examples=30, deadline=None)

@@ -3,6 +3,8 @@
 import math
 import pickle
 from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -104,6 +106,42 @@ def test_what_cannot_follow_is_dropped_before_it_counts():
     path = [(0, 0, 0.0), (2, 0, 0.0), (0, 0, 0.0), (1, 0, 0.0), (0, 0, 0.0), (0, 0, 0.0)]  # 0 -> 2 cannot be
     counts, totals, _, _ = made.bound.unpack(made.contribution(logged([path])).values)
     assert totals.sum() == pytest.approx(1 + math.sqrt(2) + 1, abs=1e-3) and counts.sum() == pytest.approx(totals.sum())
+
+
+def test_a_transition_over_a_gap_does_not_count():
+    """0 -> (lost) -> 2 is not 0 -> 2; the transitions beside the gap count as they did, and one more of the K can."""
+    path = [(0, 0, 0.5), (2, 0, 0.5), (1, 0, 0.5), (0, 1, 0.5), (0, 0, 0.5)]
+    users = logged([path, path])
+    gaps = np.zeros(len(users.states), bool)
+    gaps[[1, 6]] = True
+    made = statistic(transitions=6, ends=True)
+    counts, totals, rewards, starts = made.bound.unpack(made.contribution(replace(users, gaps=gaps)).values)
+    cells = counts.reshape(S, A, S + 1)
+    assert cells[0, 0, 2] == 0 and cells[0, 0, S] == pytest.approx(1, abs=1e-3)  # the end after the first trajectory
+    assert cells[2, 0, 1] == pytest.approx(math.sqrt(2), abs=1e-3)
+    assert totals.sum() == pytest.approx(1 + 2 * math.sqrt(2) + 1, abs=1e-3)
+    assert rewards.sum() == pytest.approx(totals.sum() / 2, abs=1e-3) and starts.tolist() == [1, 0, 0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(people, st.integers(0, 2**32 - 1))
+def test_a_gap_counts_like_the_start_of_another_trajectory(users, seed):
+    rng = np.random.default_rng(seed)
+    cut = [[[rng.random() < 0.3 for _ in path] for path in user] for user in users]
+    marks = np.array([mark and place > 0 for user in cut for path in user for place, mark in enumerate(path)])
+    pieces = [
+        [piece for path, marked in zip(user, where, strict=True) for piece in _pieces(path, marked)]
+        for user, where in zip(users, cut, strict=True)
+    ]
+    made = statistic()
+    found = made.contribution(replace(logged(*users), gaps=marks)).values
+    assert found.tobytes() == made.contribution(logged(*pieces)).values.tobytes()
+    assert found.sum() <= made.bound.l1_sensitivity(Relation.NULL) * len(users)
+
+
+def _pieces(path, marked):
+    places = [0, *(place for place, mark in enumerate(marked) if mark and place > 0), len(path)]
+    return [path[low:high] for low, high in pairwise(places)]
 
 
 def test_nothing_is_counted_in_terminal_states():

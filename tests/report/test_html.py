@@ -64,7 +64,7 @@ def report(tmp_path):
 
 
 def test_one_file_that_needs_nothing_else(page):
-    assert [name for name, _ in page.elements].count("script") == 3  # the data, plotly.js once, the drawing
+    assert [name for name, _ in page.elements].count("script") == 4  # the data, plotly.js once, the drawing, the tables
     for name, attributes in page.elements:
         assert name not in ("link", "iframe", "object", "embed", "base", "form", "img")
         assert not {"src", "srcset", "action"} & set(attributes)
@@ -213,7 +213,7 @@ def test_nothing_that_comes_from_outside_becomes_markup(report, made_up):
     ]
     page = report(runs, title=EVIL)
     names = [name for name, _ in page.elements]
-    assert names.count("script") == 3 and "img" not in names
+    assert names.count("script") == 4 and "img" not in names
     assert not [a for _, a in page.elements if "onerror" in a]
     assert page.text.count("<img src=x onerror=alert(1)></script>") >= 6
     assert "&lt;img" in page.figures["panels"]["regret-0"]["traces"][0]["label"]  # plotly.js reads labels as HTML

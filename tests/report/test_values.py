@@ -98,7 +98,7 @@ def test_files(made_up, tmp_path):
     assert [float(row["value"]) for row in table] == one.estimate.values.tolist()
     assert "confide evaluate log.parquet" in page
     assert "What is NOT protected" in page
-    assert "default-src 'none'" in page and "<script" not in page
+    assert "default-src 'none'" in page and page.count("<script") == 1
     assert not re.search(r"(src|href)=\"(?!data:)", page)
 
 
@@ -109,7 +109,7 @@ def test_one_value_is_one(made_up, tmp_path):
 
 def test_nothing_is_taken_for_markup(made_up, tmp_path):
     page = write_values(shown(made_up, title=EVIL, subject=EVIL), tmp_path, command=EVIL).read_text()
-    assert "<script" not in page and "<img src=x" not in page
+    assert page.count("<script") == 1 and "<img src=x" not in page
 
 
 def test_no_privacy_is_loud(made_up, tmp_path):

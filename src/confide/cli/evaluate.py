@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.cli.log_release import LogRelease, careful, command, only_ours, released
+from confide.cli.log_release import LogRelease, careful, command, declared, only_ours, released
 from confide.cli.logs import Action, Files, MaxSteps, MaxTrajectories, Probability, Reward, State, Step, Trajectory, User
 from confide.cli.options import AsJson, print_json
 from confide.cli.plan import (
@@ -19,7 +19,6 @@ from confide.cli.plan import (
     Relation,
     SecondMoments,
     Shrink,
-    States,
     Visits,
     promise_of,
 )
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
 
 _ROWS = 15  # of the table on a terminal
 
+States = Annotated[
+    int | None, typer.Option(help="Number of states; states are numbered from 0.", min=1, show_default="as the log declares")
+]
 ReturnBound = Annotated[float, typer.Option(help="Upper bound on returns; returns are clipped to [0, bound].")]
 Calibration = Annotated[
     str | None, typer.Option(help="dp-lsw, dp-lsl: tight (least noise) or paper (printed constants).", show_default="tight")
@@ -72,7 +74,7 @@ WithoutPrivacy = Annotated[bool, typer.Option("--no-privacy", help="Add no noise
 
 def evaluate(
     files: Files,
-    states: States,
+    states: States = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     return_bound: ReturnBound = 1.0,
@@ -120,6 +122,7 @@ def evaluate(
     options = {"visits": visits, "shrink": shrink, "features": features, "prior_std": prior_std, "centre": centre, "ridge": ridge}
     options |= {"calibration": calibration, "target": target, "clip": clip, "per_decision": per_decision or None}
     options |= {"second_moments": second_moments or None, "weights": weights, "interval_share": interval_share}
+    states = declared("state", states, files)
     made = make_estimator(estimator, states=states, discount=discount, return_bound=return_bound, **options)
     privacy = promise_of(epsilon, delta, relation, no_privacy)
     noise = noise_for(entry_of(estimator).noise, source, seed, no_privacy)

@@ -5,18 +5,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from confide.cli.evaluate import Id, Source, WithoutPrivacy
-from confide.cli.log_release import LogRelease, careful, command, only_ours, opened, released
+from confide.cli.evaluate import Id, Source, States, WithoutPrivacy
+from confide.cli.log_release import LogRelease, careful, command, declared, only_ours, opened, released
 from confide.cli.logs import Files, MaxSteps, MaxTrajectories, Probability, Reward, State, Step, Trajectory, User
 from confide.cli.options import AsJson, print_json
-from confide.cli.plan import Delta, Discount, Epsilon, Relation, States, promise_of
+from confide.cli.plan import Delta, Discount, Epsilon, Relation, promise_of
 
 if TYPE_CHECKING:
     from confide.report.learned import Learned
 
 _ROWS = 15  # of the table on a terminal
 
-Actions = Annotated[int, typer.Option(help="Number of actions; actions are numbered from 0.", min=1, show_default=False)]
+Actions = Annotated[
+    int | None, typer.Option(help="Number of actions; actions are numbered from 0.", min=1, show_default="as the log declares")
+]
 Transitions = Annotated[int, typer.Option(help="Transitions counted per user; noise grows with the root of it.", min=1)]
 Rewards = Annotated[
     Path | None,
@@ -24,7 +26,8 @@ Rewards = Annotated[
 ]
 RewardRange = Annotated[tuple[float, float], typer.Option(metavar="LOW HIGH", help="Range that learned rewards are clipped to.")]
 Terminal = Annotated[
-    list[int] | None, typer.Option(help="Public terminal state, which pays once; repeat for several.", show_default=False)
+    list[str] | None,
+    typer.Option(help="Public terminal state, which pays once, by number or label; repeat for several.", show_default=False),
 ]
 Ends = Annotated[
     bool | None,
@@ -57,8 +60,8 @@ SplitKey = Annotated[str, typer.Option(help="Key of the hash of user ids that ch
 
 def learn(
     files: Files,
-    states: States,
-    actions: Actions,
+    states: States = None,
+    actions: Actions = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     discount: Discount = 0.95,
@@ -98,6 +101,7 @@ def learn(
     from confide.execution import check_backend
     from confide.offline import ModelRelease, PrivateModel
 
+    states, actions = declared("state", states, files), declared("action", actions, files)
     made = ModelRelease(
         states=states,
         actions=actions,
@@ -105,7 +109,7 @@ def learn(
         transitions=transitions,
         rewards=_table(rewards, "rewards", states),
         reward_range=reward_range,
-        terminal=_terminal(terminal, states),
+        terminal=_terminal(terminal, states, files),
         ends=ends,
         support=_support(support),
         return_bound=return_bound,
@@ -116,8 +120,7 @@ def learn(
     layout: dict[str, Any] = {"user": user, "trajectory": trajectory or None, "step": step or None, "state": state}
     layout |= {"reward": reward, "action": action, "max_trajectories": max_trajectories, "max_steps": max_steps}
     layout |= {"probability": probability} if probability else {}
-    held_out = None if holdout is None else (real("--holdout", holdout, above=0, below=1), split_key)
-    _check_holdout(holdout, no_privacy)
+    held_out = _held_out(holdout, split_key, no_privacy)
     asked = LogRelease("model", made, privacy, noise, files, layout, name, PrivateModel, holdout=held_out)
     with only_ours(no_privacy), careful(asked, ledger, out) as budget:
         model, paid, warned, _ = released(asked, budget, out, backend, workers, as_json)
@@ -127,11 +130,15 @@ def learn(
         _show(learned, warned, out, as_json)
 
 
-def _check_holdout(holdout: float | None, no_privacy: bool) -> None:
+def _held_out(holdout: float | None, key: str, no_privacy: bool) -> tuple[float, str] | None:
+    from confide.arguments import real
     from confide.errors import InvalidParameter
 
-    if holdout is not None and no_privacy:
+    if holdout is None:
+        return None
+    if no_privacy:
         raise InvalidParameter("--holdout needs privacy: without noise the stated level of the bound does not hold")
+    return real("--holdout", holdout, above=0, below=1), key
 
 
 def _tested(asked: LogRelease, learned: "Learned", ledger: Any, backend: str, workers: int | None) -> "Learned":
@@ -158,16 +165,21 @@ def _table(path: Path | None, what: str, states: int) -> Any:
     return table.ravel() if table.size == states else table
 
 
-def _terminal(listed: list[int] | None, states: int) -> Any:
+def _terminal(listed: list[str] | None, states: int, files: list[str]) -> Any:
     import numpy as np
 
     from confide.errors import InvalidParameter
+    from confide.logs.labels import labels_of
 
     if not listed:
         return None
-    if not all(0 <= each < states for each in listed):
-        raise InvalidParameter(f"--terminal must be a state in 0..{states - 1}, got {listed}")
-    return np.isin(np.arange(states), listed)
+    labels = labels_of(files).published.state
+    places = {label: place for place, label in enumerate(labels or map(str, range(states)))}
+    places |= {str(place): place for place in range(states) if str(place) not in places}
+    for each in listed:
+        if each not in places:
+            raise InvalidParameter(f"--terminal must be a state in 0..{states - 1} or a declared label, got {each!r}")
+    return np.isin(np.arange(states), [places[each] for each in listed])
 
 
 def _support(path: Path | None) -> Any:

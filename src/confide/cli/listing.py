@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 _NOTE = (
     "A problem may also be gym:ID, an environment of Gymnasium (gym:FrozenLake-v1), gym:package.module:Class, or the file of a saved "
-    "problem. An agent may also be a class of yours, package.module:Class. confide list --for PROBLEM says which agents fit it."
+    "problem. An agent may also be a class of yours, package.module:Class. confide list --for PROBLEM says which agents fit it. "
+    "These agents learn while users come. From a log of the past: confide logs import makes one of a raw table, confide evaluate estimates "
+    "what the policy in it is worth, confide learn finds a better one."
 )
 
 

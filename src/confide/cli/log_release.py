@@ -98,6 +98,22 @@ def released(
     return estimate, _paid(asked, ledger, before), warned, logs.labels.published
 
 
+def declared(kind: str, given: int | None, files: list[str]) -> int:
+    """The number of states or actions: as given, or that of the labels which the log's files declare. Labels that were taken from the data
+    are not counted: their number would tell what occurs in it."""
+    from confide.errors import InvalidParameter
+    from confide.logs.labels import labels_of
+
+    if given is not None:
+        return given
+    labels = getattr(labels_of(files).published, kind)
+    if not labels:
+        raise InvalidParameter(
+            f"--{kind}s is missing: the log declares no labels of {kind}s (confide logs import --{kind}s-file does)"
+        )
+    return len(labels)
+
+
 def _looked_at(logs: "Logs", states: int | None, ledger: "Ledger | None", known: "Spend | None") -> "Logs":
     """The log, unless a release of it would be worth nothing: nobody should pay for noise. Without a ledger nobody pays."""
     from confide.errors import InvalidParameter

@@ -31,6 +31,7 @@ def absorb(
     rewards: Array,
     actions: Ints,
     probabilities: Array,
+    gaps: Flags,
     trajectories: Ints,
     users: Ints,
     valid: Flags,
@@ -71,6 +72,7 @@ def absorb(
             continue
         states[rows], rewards[rows] = state[i], reward[i]
         if stepped:
+            gaps[rows] = last != smallest and step[i] - 1 > last
             last = step[i]
         if acted:
             actions[rows] = action[i]

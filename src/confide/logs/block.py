@@ -12,18 +12,18 @@ from confide.logs.files import BATCH
 from confide.trajectory import LoggedUsers
 
 Anything = npt.NDArray[Any]
-# which count says how far each of the kernel's arrays is filled: four columns, starts of trajectories, starts of users, valid
-_FILLED = (*(_kernels.ROWS,) * 4, _kernels.TRAJECTORIES, _kernels.USERS, _kernels.USERS)
+# which count says how far each of the kernel's arrays is filled: five columns, starts of trajectories, starts of users, valid
+_FILLED = (*(_kernels.ROWS,) * 5, _kernels.TRAJECTORIES, _kernels.USERS, _kernels.USERS)
 
 
 class Block:
     """Arrays that grow at their ends, where the last user may still go on."""
 
-    def __init__(self, columns: Columns, caps: Caps, rows: int) -> None:
-        self._columns, self._caps, self._enough = columns, caps, rows
+    def __init__(self, columns: Columns, caps: Caps, rows: int, *, numbered: bool) -> None:
+        self._columns, self._caps, self._enough, self._numbered = columns, caps, rows, numbered
         self.at = np.zeros(_kernels.CARRIED, np.int64)
-        logged = np.array([True, True, columns.action is not None, columns.probability is not None, True, True, True])
-        kinds = np.int64, np.float64, np.int64, np.float64, np.int64, np.int64, np.bool_
+        logged = np.array([True, True, columns.action is not None, columns.probability is not None, numbered, True, True, True])
+        kinds = np.int64, np.float64, np.int64, np.float64, np.bool_, np.int64, np.int64, np.bool_
         self._arrays: list[Anything] = [np.empty(size, kind) for size, kind in zip((rows + BATCH) * logged, kinds, strict=True)]
 
     @property
@@ -47,7 +47,7 @@ class Block:
         rows, trajectories = self._open if whole else (int(self.at[_kernels.ROWS]), int(self.at[_kernels.TRAJECTORIES]))
         count = self.users - whole
         *columns, starts, firsts, valid = self._arrays
-        states, rewards, actions, probabilities = (_cut(column, rows) for column in columns)
+        states, rewards, actions, probabilities, gaps = (_cut(column, rows) for column in columns)
         return LoggedUsers(
             states,
             rewards,
@@ -56,11 +56,12 @@ class Block:
             valid[:count].copy(),
             actions if self._columns.action is not None else None,
             probabilities if self._columns.probability is not None else None,
+            gaps if self._numbered else None,
         )
 
     def split(self) -> tuple[LoggedUsers, "Block"]:
         """The whole users, and a new block that starts with the last one."""
-        after, (row, trajectory) = Block(self._columns, self._caps, self._enough), self._open
+        after, (row, trajectory) = Block(self._columns, self._caps, self._enough, numbered=self._numbered), self._open
         *columns, starts, _, valid = self._arrays
         begun = [column[row : self.at[_kernels.ROWS]] for column in columns]
         begun += [

@@ -12,6 +12,7 @@ from typing import Any
 
 from confide.arguments import choice, listed, read_text, shown
 from confide.errors import InvalidParameter, LogError
+from confide.logs.files import Paths, sources
 
 PUBLIC, HIDDEN = b"confide.labels", b"confide.labels.not-public"
 KINDS = ("state", "action")
@@ -86,6 +87,11 @@ def one_of(found: Iterable[tuple[str, Labels]]) -> Labels:
             raise LogError(f"{name} and {first[0]} have different labels: import all files of a log with the same --states-file")
         first = name, labels
     return NO_LABELS if first is None else first[1]
+
+
+def labels_of(paths: Paths) -> Labels:
+    """The labels of a log, from the schemas of its files alone."""
+    return one_of((source.name, labels_in(source.schema().metadata, source.name)) for source in sources(paths))
 
 
 def read_labels(path: str | Path) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from confide.logs.files import MemorySource, Paths, Source, reading, sources
 from confide.logs.guarded import Guarded
 from confide.logs.labels import NO_LABELS, Labels, labels_in, one_of
 from confide.logs.reader import BLOCK, Part, blocks_of, parts_of
-from confide.logs.writing import as_lists
+from confide.logs.writing import as_lists, as_steps, has_gaps
 from confide.privacy.bounded import Bound, Bounded
 from confide.trajectory import LoggedUsers
 
@@ -188,7 +188,8 @@ def in_memory(users: LoggedUsers | Iterable[LoggedUsers], *, max_trajectories: i
     if not all(isinstance(block, LoggedUsers) for block in blocks):
         raise InvalidParameter("users must be LoggedUsers, or blocks of them, as confide.logs.simulate makes")
     firsts = np.cumsum([0, *(block.count for block in blocks)])
-    batches = tuple(as_lists(block, int(first)) for block, first in zip(blocks, firsts, strict=False))
+    convert = as_steps if any(map(has_gaps, blocks)) else as_lists
+    batches = tuple(convert(block, int(first)) for block, first in zip(blocks, firsts, strict=False))
     caps = Caps(max_trajectories, max_steps)
     if not batches:
         return _logs([], caps)

@@ -85,7 +85,7 @@ def parts_of(source: Source, layout: Layout, caps: Caps) -> Iterator[Part]:
 def blocks_of(part: Part, rows: int = BLOCK) -> Iterator[LoggedUsers]:
     """The part's users in blocks of about so many rows, up to the caps."""
     decoder = Decoder(part.layout, part.before(), part.caps.steps, part.people)
-    block = Block(part.layout.columns, part.caps, rows)
+    block = Block(part.layout.columns, part.caps, rows, numbered=part.layout.columns.step is not None and not part.layout.lists)
     if decoder.users.last is not None:
         block.at[_kernels.KNOWN], block.at[_kernels.USER] = 1, decoder.users.number
     for group, some in part.rows(decoder):

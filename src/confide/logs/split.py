@@ -73,4 +73,5 @@ def chosen(users: LoggedUsers, keep: Flags) -> LoggedUsers:
         users.valid[keep],
         None if users.actions is None else users.actions[rows],
         None if users.probabilities is None else users.probabilities[rows],
+        None if users.gaps is None else users.gaps[rows],
     )

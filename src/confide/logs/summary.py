@@ -42,10 +42,12 @@ class Imported:
 
     def __str__(self) -> str:
         lines = [LABEL, *(f"  {words:<58}{self.counts[name]:>15,}" for name, words in _WORDS.items() if _told(name, self.counts))]
-        lines += ["", f"  {'column':<24}{'as':<13}{'type':<16}{'missing':>12}{'unreadable':>12}{'undeclared':>12}"]
+        lines += ["", f"  {'column':<20}{'as':<13}{'type':<10}{'missing':>11}{'unreadable':>12}{'undeclared':>12}"]
         for column in self.columns:
-            found = [f"{column[name]:>12,}" for name in ("missing", "unreadable", "outside")]
-            lines.append(f"  {column['name']:<24}{column['role']:<13}{column['kind']:<16}{''.join(found)}")
+            missing, *others = (f"{column[name]:,}" for name in ("missing", "unreadable", "outside"))
+            lines.append(
+                f"  {column['name']:<20}{column['role']:<13}{column['kind']:<10}{missing:>11}{''.join(f'{each:>12}' for each in others)}"
+            )
         lines += ["", *(f"  {text}" for text in self.did)]
         return "\n".join(lines + [f"  warning: {text}" for text in self.warnings])
 

@@ -15,12 +15,20 @@ GROUP = 1 << 20  # rows of a row group
 NOBODY = LoggedUsers(np.zeros(0, np.int64), np.zeros(0), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(0, np.bool_))
 
 
+def has_gaps(users: LoggedUsers) -> bool:
+    """Whether steps are missing within a trajectory."""
+    return users.gaps is not None and bool(users.gaps.any())
+
+
 def as_lists(users: LoggedUsers, first: int) -> Any:
     """Users as a record batch, one row per trajectory, without a copy of the rows. Ids count from `first`.
 
     A user who is not valid has lists that are null; one without trajectories has one that is empty.
     """
     import pyarrow as pa
+
+    if has_gaps(users):
+        raise InvalidParameter("steps are missing, and lists cannot say where: write one row per step, with lists=False")
 
     trajectories, empty = np.diff(users.users), np.flatnonzero(np.diff(users.users) == 0)
     owner = np.repeat(np.arange(users.count), np.maximum(trajectories, 1))
@@ -43,6 +51,9 @@ def as_steps(users: LoggedUsers, first: int) -> Any:
     owner = np.repeat(np.repeat(np.arange(users.count), per_user), lengths)
     number = np.repeat(np.arange(len(lengths)) - np.repeat(users.users[:-1], per_user), lengths)
     step = np.arange(len(users.states)) - np.repeat(users.trajectories[:-1], lengths)
+    if users.gaps is not None:
+        skipped = np.cumsum(users.gaps)
+        step += skipped - np.repeat(skipped[users.trajectories[:-1][lengths > 0]], lengths[lengths > 0])
     columns = {"user": owner, "trajectory": number, "step": step, "state": users.states, "reward": users.rewards}
     columns |= {n: v for n, v in (("action", users.actions), ("probability", users.probabilities)) if v is not None}
     lost = np.flatnonzero(~users.valid | (users.trajectories[users.users[1:]] == users.trajectories[users.users[:-1]]))

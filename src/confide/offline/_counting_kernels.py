@@ -54,6 +54,7 @@ def count(
     trajectories: Ints,
     users: Ints,
     valid: Ints,
+    gaps: Ints,
     logged: int,
     choices: int,
     indptr: Ints,
@@ -70,7 +71,8 @@ def count(
     """Add up all users in `sums`, which are zero: cells, then row totals (total > 0), row sums of rewards (reward > 0) and first states.
 
     States that may be logged are 0..logged - 1; with one more, the end, the last row of a trajectory of fewer than `longest` rows leads
-    to it. roots [i] is the weight of the i-th visit to a row, in steps of the grid, and a multiple of PART, so that totals are exact;
+    to it. Where gaps [i], if there are any, steps are missing before row i: what followed row i - 1 is not known, and does not count.
+    roots [i] is the weight of the i-th visit to a row, in steps of the grid, and a multiple of PART, so that totals are exact;
     roots.size - 1 transitions of a user count.
     """
     rows, inverse = indptr.size - 1, 1.0 / radius
@@ -91,6 +93,8 @@ def count(
             for i in range(start, stop if ended else stop - 1):
                 if counted == K:
                     break
+                if gaps.size > 0 and i + 1 < stop and gaps[i + 1]:
+                    continue
                 row = states[i] * choices + actions[i]
                 cell = cell_of(successors, indptr[row], indptr[row + 1], states[i + 1] if i + 1 < stop else logged, S)
                 if cell < 0:

@@ -92,7 +92,8 @@ class Gains:
 
     rho_t is the product up to step t of 1 - share + share target(a | s) / p, p the logged probability of the action; 1 where the policy
     goes on as logged. Rewards are public or clipped, and not negative, so that -worth <= D <= (clip - 1) worth, worth = `highest` being the
-    most that a return can be. Divided by clip * highest it lies in [-1/clip, 1 - 1/clip]. A user's first trajectory counts.
+    most that a return can be. Divided by clip * highest it lies in [-1/clip, 1 - 1/clip]. A user's first trajectory counts. Where steps
+    of it are missing, D is not known, and the least that it can be counts: the bound on the gain stays one from below.
     """
 
     bound: Moments
@@ -127,14 +128,15 @@ class Gains:
             float(self.share),
             float(self.clip),
         )
-        return self.bound.added_up(found, self.clip * self.highest)
+        return self.bound.added_up(np.where(_gapped(users), -self.highest, found), self.clip * self.highest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shortfalls:
     """How far each user's return is below the most that it can be, over the range of returns: in [0, 1].
 
-    A user who is not valid contributes zero, which is as if their return were the largest: for an upper bound of the mean return.
+    A user who is not valid, or of whose first trajectory steps are missing, contributes zero, which is as if their return were the largest:
+    for an upper bound of the mean return.
     `rest` [k] is the most that k steps can earn.
     """
 
@@ -164,7 +166,17 @@ class Shortfalls:
             table.ends,
             highest,
         )
-        return self.bound.added_up(highest - found, highest - self.lowest)
+        return self.bound.added_up(highest - np.where(_gapped(users), highest, found), highest - self.lowest)
+
+
+def _gapped(users: LoggedUsers) -> Bools:
+    """Whether steps are missing within a user's first trajectory [user]."""
+    if users.gaps is None:
+        return np.zeros(len(users.valid), dtype=np.bool_)
+    first, last = users.users[:-1], len(users.trajectories) - 1
+    before = np.concatenate([[0], np.cumsum(users.gaps)])
+    after = np.where(users.users[1:] > first, np.minimum(first + 1, last), first)
+    return np.asarray(before[users.trajectories[after]] > before[users.trajectories[first]])
 
 
 def _known(table: Table) -> Array:

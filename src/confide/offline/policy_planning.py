@@ -44,8 +44,10 @@ def dynamics(table: Table, rows: Rows, rewards: Array, reward_std: Array) -> Dyn
     """From rows; rewards [s, a] and their standard deviations are of all states of the support."""
     support = table.support
     S, A = support.states, support.actions
+    held = (rows.probabilities > 0) | (rows.variances > 0)
+    before = np.append(0, np.cumsum(held))  # most cells of a large table are zero: they need no time
     P, variances = (
-        sparse.csr_matrix((part, support.successors, support.indptr), shape=(S * A, S))
+        sparse.csr_matrix((part[held], support.successors[held], before[support.indptr]), shape=(S * A, S))
         for part in (rows.probabilities, rows.variances)
     )
     visits = rows.visits.reshape(S, A)
@@ -162,7 +164,8 @@ def _looked_ahead(model: Dynamics, V: Array) -> tuple[tuple[Array, Array, Array]
     next_value = model.P @ V
     # sum_k v_k (V_k - P V)^2, without a table of all cells
     v = model.variances
-    spread = v @ V**2 - 2 * next_value * (v @ V) + next_value**2 * (v @ np.ones(S))
+    square, first, none = (v @ np.column_stack([V**2, V, np.ones(S)])).T
+    spread = square - 2 * next_value * first + next_value**2 * none
     visits = np.maximum(model.visits, 1e-3)
     span = model.table.highest - model.table.lowest
     own = next_value.reshape(S, A)

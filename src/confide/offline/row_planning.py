@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 BINS, ROUNDS = 14, 80  # of probabilities, from the least that is told from noise up to one; rounds of EM
 SEEN = 2.0  # standard deviations of noise: a typical row tells a cell as large as this from zero
 QUIET = 0.3  # the least standard deviation that is computed with: without privacy there is none
-MISSED = 0.2  # share of all visits in cells that are not seen, from which on rows are projected
+MISSED = 0.15  # share of all visits in cells that are not seen, from which on rows are projected
 FITTED = 2**19  # cells that bins are fitted to; of larger tables every k-th state
 BLOCK = 2**17  # cells at a time
 _TINY = 1e-300
@@ -80,30 +80,59 @@ class _Cells:
 
 
 def rows_of(counts: Array, totals: Array, noise: float, total_weight: float, support: Support) -> Rows:
-    """From noisy counts [cell] and row totals [row] (empty if total_weight is zero), with this standard deviation of noise."""
+    """From noisy counts [cell] and row totals [row] (empty if total_weight is zero), with this standard deviation of noise.
+
+    Of a table of more than FITTED cells, the states to which bins are fitted also decide between the two methods.
+    """
     noise = max(noise, QUIET)
     visits, visit_std = visits_of(counts, totals, noise, total_weight, support)
-    floor = np.maximum(visits, visit_std / 2)
-    least = np.clip(SEEN * noise / floor, 1e-4, 0.3)
-    edges = np.geomspace(least[support.open].min(), 1.0, BINS + 1)
-    row = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
-    near = np.clip(counts / floor[row], edges[0], 1.0)
-    spread = np.sqrt(noise**2 + floor[row] * near * (1 - near) + (visit_std[row] * near) ** 2)
-    group = (row // support.actions) * support.states + support.successors
-    cells = _Cells(counts, floor[row], spread, least[row], group, edges, noise)
     step = max(1, support.cells // FITTED)
-    chosen = slice(None) if step == 1 else (row // support.actions) % step == 0
-    mean, variance = _moments(cells, *_fitted(cells.taken(chosen)))
-    sums = np.bincount(row, mean, support.pairs)
-    known = visits > 3 * visit_std
-    missed = float((visits * np.maximum(1 - sums, 0.0))[known].sum() / max(visits[known].sum(), _TINY))
+    some = np.arange(support.pairs) // support.actions % step == 0  # rows
+    cells = _cells(counts, visits, visit_std, noise, support, some)
+    fitted = _fitted(cells)
+    mean, variance = _moments(cells, *fitted)
+    missed = _missed(mean, visits, visit_std, support, some)
     if missed > MISSED:
-        return _projected(counts, visits, visit_std, noise, support, group, missed)
+        return _projected(counts, visits, visit_std, noise, support, missed)
+    if step > 1:
+        mean, variance = _moments(_cells(counts, visits, visit_std, noise, support, np.ones(support.pairs, bool)), *fitted)
+    row = _row(support)
+    sums = np.bincount(row, mean, support.pairs)
     scale = np.where(sums > 0, sums, 1.0)[row]
     even = 1 / np.maximum(np.diff(support.indptr), 1)[row]
     empty = (sums <= 0)[row]
     probabilities = np.where(empty, even, mean / scale)
     return Rows(probabilities, np.where(empty, even, variance / scale**2), visits, visit_std, missed, "empirical-bayes")
+
+
+def _row(support: Support) -> Ints:
+    """The row of each cell."""
+    return np.repeat(np.arange(support.pairs), np.diff(support.indptr))
+
+
+def _cells(counts: Array, visits: Array, visit_std: Array, noise: float, support: Support, some: npt.NDArray[np.bool_]) -> _Cells:
+    """The cells of some rows."""
+    floor = np.maximum(visits, visit_std / 2)
+    least = np.clip(SEEN * noise / floor, 1e-4, 0.3)
+    edges = np.geomspace(least[support.open].min(), 1.0, BINS + 1)
+    row = _row(support)
+    if not some.all():
+        chosen = some[row]
+        row, counts, after = row[chosen], counts[chosen], support.successors[chosen]
+    else:
+        after = support.successors
+    n = floor[row]
+    near = np.clip(counts / n, edges[0], 1.0)
+    spread = np.sqrt(noise**2 + n * near * (1 - near) + (visit_std[row] * near) ** 2)
+    return _Cells(counts, n, spread, least[row], (row // support.actions) * support.states + after, edges, noise)
+
+
+def _missed(mean: Array, visits: Array, visit_std: Array, support: Support, some: npt.NDArray[np.bool_]) -> float:
+    """The share of the visits to these rows that is in cells which are not seen; rows that are hardly told from noise are left out."""
+    lengths = np.where(some, np.diff(support.indptr), 0)
+    sums = np.bincount(np.repeat(np.arange(support.pairs), lengths), mean, support.pairs)
+    known = some & (visits > 3 * visit_std)
+    return float((visits * np.maximum(1 - sums, 0.0))[known].sum() / max(visits[known].sum(), _TINY))
 
 
 def visits_of(counts: Array, totals: Array, noise: float, total_weight: float, support: Support) -> tuple[Array, Array]:
@@ -190,21 +219,25 @@ def _within(cells: _Cells, scaled: Array) -> tuple[Array, Array]:
     return seen * centre, seen * (centre**2 + variance)
 
 
-def _projected(
-    counts: Array, visits: Array, visit_std: Array, noise: float, support: Support, group: Ints, missed: float
-) -> Rows:
+def _projected(counts: Array, visits: Array, visit_std: Array, noise: float, support: Support, missed: float) -> Rows:
     """Rows on the simplex, and those of few visits towards the row of their state with all actions together."""
     S, A = support.states, support.actions
-    row = np.repeat(np.arange(support.pairs), np.diff(support.indptr))
+    row = _row(support)
+    group = (row // A) * S + support.successors
     total = np.maximum(visits, 0.0)
-    own = _kernels.project(counts, total, support.indptr) / np.maximum(total, _TINY)[row]
     state = np.maximum(total.reshape(S, A).sum(axis=1), _TINY)
     pooled: Array = np.bincount(group, counts, S * S).astype(float)
     dense = _kernels.project(pooled, state, np.arange(S + 1) * S) / np.repeat(state, S)
-    trust = (total**2 / (total**2 + (3 * visit_std) ** 2))[row]
-    mixed = trust * own + (1 - trust) * dense[group]
-    sums = np.bincount(row, mixed, support.pairs)[row]
-    p = np.where(sums > 0, mixed / np.where(sums > 0, sums, 1.0), 1 / np.diff(support.indptr)[row])
+    trust = total**2 / (total**2 + (3 * visit_std) ** 2)
+    p = _kernels.project(counts, total, support.indptr)
+    p *= (trust / np.maximum(total, _TINY))[row]
+    p += (1 - trust)[row] * dense[group]
+    del group
+    sums = np.bincount(row, p, support.pairs)
+    p /= np.where(sums > 0, sums, 1.0)[row]
+    p[(sums <= 0)[row]] = 0.0
+    p += (np.where(sums > 0, 0.0, 1.0) / np.maximum(np.diff(support.indptr), 1))[row]
     n = np.maximum(total, visit_std)[row]
-    variance = p * (1 - p) / n + (p > 0) * (noise / n) ** 2
+    variance = p * (1 - p) / n
+    variance += (p > 0) * (noise / n) ** 2
     return Rows(p, variance, visits, visit_std, missed, "projection")

@@ -14,6 +14,7 @@ from confide.privacy.request import Relation, parse_relation
 from confide.tables.support_features import Support
 from confide.trajectory import LoggedUsers
 
+_NO_GAPS = np.zeros(0, np.bool_)
 _MOST = 2**20  # transitions of one user: the products of weights and rewards must be exact
 
 
@@ -106,9 +107,10 @@ class RootTransitions:
     """Turns whole users into root-weighted counts of their first K transitions, over their trajectories in order.
 
     Which transitions count, and with what weight, depends on the past alone: the cells of a row are in proportion to its transition
-    probabilities, whatever is cut. A transition that the support says cannot be, or from a terminal state, is dropped before it counts. A
-    user who is not valid, or has a state or an action that does not exist anywhere, contributes zero. The first state is that of the first
-    trajectory. Picklable; totals are whole numbers, the same bits for any partitioning.
+    probabilities, whatever is cut. Dropped before they count: transitions that the support says cannot be, those from a terminal state,
+    and those over a gap (steps are missing, so the next row is not what followed). A user who is not valid, or has a state or an action
+    that does not exist anywhere, contributes zero. The first state is that of the first trajectory. Picklable; totals are whole numbers,
+    the same bits for any partitioning.
     """
 
     bound: RootCounts
@@ -139,6 +141,7 @@ class RootTransitions:
             users.trajectories,
             users.users,
             users.valid,
+            _NO_GAPS if users.gaps is None else users.gaps,
             self.logged,
             self.support.actions,
             self.support.indptr,

@@ -17,9 +17,10 @@ from confide.logs.labels import named
 from confide.offline.improvement import Improvement
 from confide.offline.learned_policy import LearnedPolicy
 from confide.offline.model import PrivateModel
-from confide.privacy.request import Trust
+from confide.privacy.request import Relation, Trust
 from confide.report import page
 from confide.report.promises import AGAINST, NAMES, TRUSTED, not_protected, small
+from confide.report.tables import Cell
 from confide.report.values import promise_words
 from confide.report.words import many
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 HEADS = ("state", "do", "taken before", "gain", "gain positive", "value", "visits (noisy)")
 _ON_PAGE = 1000  # states
+_NAMED, _TICK = 20, 16  # states with names in the figure, and characters of a name
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,11 @@ class Learned:
     @cached_property
     def values(self) -> Any:
         return self.model.state_values(self.policy)
+
+    @cached_property
+    def before(self) -> Any:
+        """The values of states as logged."""
+        return self.model.state_values(self.policy.behaviour)
 
     @cached_property
     def order(self) -> list[int]:
@@ -100,6 +107,63 @@ def rows(learned: Learned, most: int | None = None) -> list[list[str]]:
     return made
 
 
+def cards(learned: Learned) -> list[tuple[str, str, str]]:
+    """(heading, large, text): what was learned, whether it was shown to be better, and what is revealed of one user."""
+    model, policy, found = learned.model, learned.policy, learned.improvement
+    if policy.changed.any():
+        text = f"instead of {policy.behaviour_value:.3g}, what was done: as the released model predicts."
+        made = [("Worth", f"{policy.value:.3g}", text)]
+    else:
+        made = [
+            ("Worth", f"{policy.behaviour_value:.3g}, as before", "Nothing is surely better than what was done: go on as logged.")
+        ]
+    if found is not None:
+        level = f"at least +{found.bound:.3g}" if found.shown else "not shown"
+        text = str(found)
+        made.append((f"Better, with {100 * found.level:g}\u202f% confidence", level, f"{text[0].upper()}{text[1:]}."))
+    else:
+        made.append(
+            (
+                "Better",
+                "not tested",
+                "A prediction, not tested on people that it was not learned from: confide learn --holdout does.",
+            )
+        )
+    guarantee = model.guarantee
+    if guarantee.trust is not Trust.NONE:
+        instead = "somebody else’s data" if guarantee.relation is Relation.REPLACE else "nothing"
+        factor = f"by more than the factor e^ε = {np.exp(guarantee.epsilon):.3g}, but for δ = {small(guarantee.delta)}"
+        text = f"With {instead} in the place of any one user’s, the probability of nothing on this page changes {factor}."
+        made.append(("Revealed of one user", f"ε = {guarantee.epsilon:.4g}", text))
+    return made
+
+
+def _cells(learned: Learned) -> list[list[Cell]]:
+    """The rows of the page's table, under `HEADS`, with keys to sort by."""
+    policy, made = learned.policy, []
+    why = {each.number: each for each in policy.departures()}
+    shown = learned.order[:_ON_PAGE]
+    low = float(min(learned.values.min(), learned.before.min(), 0.0))
+    span = float(max(learned.values.max(), learned.before.max())) - low or 1.0
+    for state, (name, do, share, gain, chance, value, visits) in zip(shown, rows(learned, _ON_PAGE), strict=True):
+        found = why.get(state)
+        after, before = float(learned.values[state]), float(learned.before[state])
+        level = 100 * (after - low) / span, 100 * (before - low) / span
+        gained, _, spread = gain.partition(" ± ")
+        made.append(
+            [
+                Cell(name, "", name if policy.labels.state else state, str(found) if found else f"in state {name}: as logged"),
+                Cell(do, "", do),
+                Cell(share, "", found.logged if found else None),
+                Cell(gained, f"± {spread}" if spread else "", found.gain if found else None),
+                Cell(chance, "", found.chance if found else None),
+                Cell(value, f"as logged {before:.3g}", after, f"{after:.4g} with the policy, {before:.4g} as logged", level),
+                Cell(visits, "", float(policy.visits[state])),
+            ]
+        )
+    return made
+
+
 def record(learned: Learned) -> dict[str, Any]:
     """Everything as JSON."""
     model, guarantee = learned.model, learned.model.guarantee
@@ -128,13 +192,19 @@ def record(learned: Learned) -> dict[str, Any]:
 def plot_learned(learned: Learned) -> "Figure":
     """The values of states under the policy and under what was done, ordered by the former."""
     order = np.argsort(learned.values, kind="stable")
-    before = learned.model.state_values(learned.policy.behaviour)
     figure = drawing.canvas((7.0, 3.1))
     ax = figure.subplots()
     place = np.arange(len(order))
     ax.plot(place, learned.values[order], "o", color=LIGHT[0], markersize=3.5, label="learned policy")
-    ax.plot(place, before[order], ".", color=LIGHT[1], markersize=3.5, label="as logged")
+    ax.plot(place, learned.before[order], "_", color=LIGHT[1], markersize=7, markeredgewidth=1.6, label="as logged")
     ax.set(xlabel="states, ordered by value", ylabel="value, predicted")
+    if len(order) <= _NAMED:
+        ax.set_xticks(
+            place,
+            [named(learned.policy.labels.state, int(s))[:_TICK].replace("$", r"\$") for s in order],
+            rotation=30,
+            ha="right",
+        )
     ax.legend(frameon=False)
     drawing.dress(ax)
     ax.grid(visible=False, axis="x")
@@ -161,10 +231,10 @@ def write_learned(learned: Learned, folder: str | Path, *, command: str = "") ->
 
 
 def _page(learned: Learned, picture: bytes, command: str) -> str:
-    """One HTML file without scripts that loads nothing."""
+    """One HTML file that loads nothing."""
     model, said = learned.model, words(learned)
     guarantee, trust = model.guarantee, model.guarantee.trust.value
-    private, lines = guarantee.trust is not Trust.NONE, rows(learned, _ON_PAGE)
+    private, lines = guarantee.trust is not Trust.NONE, _cells(learned)
     asked = f"ε = {guarantee.epsilon:.4g}, δ = {small(guarantee.delta)}" if private else "NO PRIVACY"
     facts = [
         ("Who is protected", "Each user in the log, with all trajectories that are used."),
@@ -176,13 +246,15 @@ def _page(learned: Learned, picture: bytes, command: str) -> str:
         "values.html",
         title=learned.title,
         heading="Policy",
+        headline=f"{learned.headline[0].upper()}{learned.headline[1:]}",
+        cards=cards(learned),
         facts=[many(model.table.states, "state"), many(model.table.actions, "action"), many(guarantee.users, "user"), asked],
-        said=[line for line in said if line[0] not in ("guarantee", "assumed")],
+        said=[line for line in said if line[0] not in ("result", "guarantee", "assumed")],
         picture=base64.b64encode(picture).decode(),
         described="Values of states under the learned policy and as logged; the numbers of the policy are in policy.csv.",
         heads=HEADS,
         lines=lines,
-        note="States in which it departs from what was done first. The same rows are in policy.csv.",
+        note=_note(learned),
         private=private,
         promised=dict(said)["guarantee"],
         name=NAMES.get(trust, ""),
@@ -193,3 +265,9 @@ def _page(learned: Learned, picture: bytes, command: str) -> str:
         certificate="" if model.certificate is None else json.dumps(model.certificate.document, indent=2),
         command=command,
     )
+
+
+def _note(learned: Learned) -> str:
+    more = learned.model.table.states - _ON_PAGE
+    where = f"{more:,} more states are in policy.csv." if more > 0 else "The same rows are in policy.csv."
+    return f"First the states in which it departs from what was done. Bars: values; marks: as logged. Sort by a click on a head. {where}"

@@ -50,19 +50,19 @@ def environment() -> "Environment":
 
 
 def render(template: str, *, data: object = None, **shown: Any) -> str:
-    """A whole page. With `data` it has figures, which report.js draws; without it there is no script at all."""
+    """A whole page. With `data` it has figures, which report.js draws; every page has the script of tables, tables.js."""
     from markupsafe import Markup
 
-    scripts = [] if data is None else _scripts()
+    scripts = _scripts(figures=data is not None)
     allowed = " ".join(f"'sha256-{_hash(text)}'" for text in scripts)
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:"
     return (
         environment()
         .get_template(template)
         .render(
-            policy=Markup(f"{policy}; script-src {allowed}" if scripts else policy),
+            policy=Markup(f"{policy}; script-src {allowed}"),
             css=Markup(palette() + (_HERE / "report.css").read_text(encoding="utf-8")),
-            data=Markup(_json(data)),
+            data=None if data is None else Markup(_json(data)),
             scripts=[Markup(text) for text in scripts],
             made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             **shown,
@@ -78,11 +78,13 @@ def write(text: str, path: str | Path) -> Path:
 
 
 @cache
-def _scripts() -> tuple[str, ...]:
+def _scripts(*, figures: bool) -> tuple[str, ...]:
     """As the browser will read them, so that their hashes are the browser's."""
-    from plotly.offline import get_plotlyjs
+    texts = [(_HERE / name).read_text(encoding="utf-8") for name in (["report.js"] * figures + ["tables.js"])]
+    if figures:
+        from plotly.offline import get_plotlyjs
 
-    texts = (get_plotlyjs(), (_HERE / "report.js").read_text(encoding="utf-8"))
+        texts.insert(0, get_plotlyjs())
     clean = tuple(text.replace("\r\n", "\n").replace("\r", "\n") for text in texts)
     if any("</script" in text.lower() for text in clean):
         raise ValueError("a script of the report contains </script and would end early")

@@ -181,17 +181,6 @@
   const linked = () => decodeURIComponent(location.hash.slice(1)).replace(/^commands-/, "");
 
   // ---- tables and copies
-  function sort(button) {
-    const head = button.parentElement, body = head.closest("table").tBodies[0];
-    const column = head.cellIndex, up = head.getAttribute("aria-sort") !== "ascending";
-    head.parentElement.querySelectorAll("th").forEach((th) => th.removeAttribute("aria-sort"));
-    head.setAttribute("aria-sort", up ? "ascending" : "descending");
-    const key = (row) => row.cells[column].dataset.key ?? row.cells[column].textContent;
-    const compare = (a, b) => (isNaN(key(a)) || isNaN(key(b)) ? key(a).localeCompare(key(b)) : key(a) - key(b));
-    const unknown = (row) => Number(key(row) === ""); // last, whichever way
-    [...body.rows].sort((a, b) => unknown(a) - unknown(b) || (up ? compare(a, b) : compare(b, a))).forEach((row) => body.append(row));
-  }
-
   const quoted = (value) => {
     const text = value === null ? "" : String(value);
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
@@ -236,7 +225,6 @@
     if (box && (event.target === part("row") || (event.target === box && outside(event)))) box.close();
     if (box && event.target === part("row")) rowPick()?.click();
     if (!button) return;
-    if (button.closest("table.sortable")) sort(button);
     Object.keys(does).filter((name) => button.classList.contains(name)).forEach((name) => does[name](button));
   });
   addEventListener("hashchange", () => { if (box && !box.open && location.hash.startsWith("#commands-")) show(linked()); });

@@ -21,6 +21,7 @@ from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import Relation, Trust
 from confide.report import page
 from confide.report.promises import AGAINST, NAMES, TRUSTED, not_protected, odds, small
+from confide.report.tables import Cell
 from confide.report.words import many
 
 if TYPE_CHECKING:
@@ -283,9 +284,9 @@ def write_values(shown: Shown, folder: str | Path, *, command: str = "") -> Path
 
 
 def _page(shown: Shown, picture: bytes, command: str) -> str:
-    """One HTML file without scripts that loads nothing."""
+    """One HTML file that loads nothing."""
     guarantee, said, certificate = shown.estimate.guarantee, words(shown), shown.estimate.certificate
-    private, lines = guarantee.trust is not Trust.NONE, [cells(shown, row) for row in rows(shown, _ON_PAGE)]
+    private, lines = guarantee.trust is not Trust.NONE, [_keyed(shown, row) for row in rows(shown, _ON_PAGE)]
     more = len(shown.estimate.values) - len(lines)
     by = "The most visited states first. " if shown.counts is not None else ""
     trust = guarantee.trust.value
@@ -299,6 +300,8 @@ def _page(shown: Shown, picture: bytes, command: str) -> str:
         "values.html",
         title=shown.title,
         heading="Values",
+        headline="",
+        cards=[],
         facts=_meta(shown),
         said=[line for line in said if line[0] not in ("guarantee", "assumed")],
         picture=base64.b64encode(picture).decode(),
@@ -316,6 +319,14 @@ def _page(shown: Shown, picture: bytes, command: str) -> str:
         certificate="" if certificate is None else json.dumps(certificate.document, indent=2),
         command=command,
     )
+
+
+def _keyed(shown: Shown, row: Sequence[float]) -> list[Cell]:
+    """A row of `cells` that can be sorted: by labels, or by numbers; intervals by their lower ends."""
+    keys: list[float | str] = [shown.named(int(row[0])) if shown.labels else row[0], *row[1:]]
+    if shown.interval is not None:
+        del keys[3]
+    return [Cell(text, "", key) for text, key in zip(cells(shown, row), keys[shown.one :], strict=True)]
 
 
 def _described(shown: Shown) -> str:

@@ -1,0 +1,98 @@
+"""ICU-Sepsis from a log: all 12.8 million cells (s, a, s') in one release, nothing about them public.
+
+    python benchmarks/offline_icu.py [--people 1000000] [--seeds 3] [--epsilons 1 10] [--write]
+
+716 states, 25 actions, discount 1; a patient survives (1) or dies (0). The behaviour takes a clinician's action half of the time, and
+any action with the same probability otherwise. The first 10 transitions of a patient count; rewards and ends are public. The plan has
+pessimism 1, the default, for every epsilon. Scores and the 20 targets are those of `offline.py`. delta = 1e-6, replace.
+The share of unseen visits from which on rows are projected was set after another seed, the first one of `offline.py`. The machine was
+shared: seconds are an upper bound.
+"""
+
+import argparse
+import resource
+import time
+import warnings
+
+import numpy as np
+from record import record
+
+from confide.errors import ConfideWarning
+from confide.problems import icu_sepsis, icu_sepsis_expert
+from confide.problems.zoo.icu_sepsis import DEATH
+from offline import FIRST, World
+
+HEADS = [
+    "patients",
+    "epsilon",
+    "runs",
+    "values",
+    "V_b to V*",
+    "RMSE, 20 policies",
+    "V_b for all: RMSE",
+    "learned, pessimism 1",
+    "least",
+]
+HEADS += ["release, s", "plan, s", "peak, GB"]
+
+
+def icu():
+    table = icu_sepsis()
+    S, A = table.states, table.actions
+    clinicians = icu_sepsis_expert(horizon=1).probabilities()[0]
+    behaviour = 0.5 * clinicians + 0.5 / A
+    P = table.transitions.dense().reshape(-1, S, A, S)[0]
+    return World("icu-sepsis", P, table.rewards[0], table.start, np.arange(S) >= DEATH, behaviour, 1.0, 10)
+
+
+def measured(world, people, epsilons, seeds):
+    """{epsilon: rows of (error, score, seconds of the release, seconds of the plan)}"""
+    found = {epsilon: [] for epsilon in epsilons}
+    for seed in range(FIRST + 1, FIRST + 1 + seeds):
+        log = world.log(people, seed)
+        for epsilon in epsilons:
+            began = time.perf_counter()
+            model = world.released(log, epsilon, seed)
+            released = time.perf_counter()
+            plan = model.plan(1.0)
+            planned = time.perf_counter()
+            error = np.sqrt(np.mean((model.values(world.targets) - world.truth) ** 2))
+            row = error, world.score(plan.mixed(world.behaviour)), released - began, planned - released
+            print(
+                f"seed {seed} epsilon {epsilon:g} {model.rows.method} missed {model.rows.missed:.2f}:",
+                np.round(row, 4),
+                flush=True,
+            )
+            found[epsilon].append(row)
+            del model, plan
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--people", type=int, default=1_000_000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 10.0])
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore", ConfideWarning)
+    world = icu()
+    low, high = world.gap
+    constant = np.sqrt(np.mean((world.truth - low) ** 2))
+    print(f"V_b {low:.4f}, V* {high:.4f}, V_b as the answer: RMSE {constant:.4f}", flush=True)
+    lines = [f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}"]
+    for epsilon, rows in measured(world, arguments.people, arguments.epsilons, arguments.seeds).items():
+        error, score, release, plan = np.array(rows).T
+        spread = np.std(np.array(rows), axis=0, ddof=1) / np.sqrt(len(rows)) if len(rows) > 1 else np.full(4, np.nan)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        cells = [f"{arguments.people:,}", f"{epsilon:g}", str(len(rows)), f"{world.truth.min():.3f} to {world.truth.max():.3f}"]
+        cells += [f"{low:.4f} to {high:.4f}", f"{error.mean():.4f} ± {spread[0]:.4f}", f"{constant:.4f}"]
+        cells += [f"{score.mean():.3f} ± {spread[1]:.3f}", f"{score.min():.3f}"]
+        cells += [f"{np.median(release):.0f}", f"{np.median(plan):.0f}", f"{peak:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    text = f"{__doc__.split(chr(10), 4)[4].strip()}\n\n" + "\n".join(lines) + "\n"
+    record("ICU-Sepsis from a log", text, write=arguments.write)
+
+
+if __name__ == "__main__":
+    main()
