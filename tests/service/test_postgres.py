@@ -10,7 +10,7 @@ import numpy as np
 import psycopg
 import pytest
 from crash_harness import CLOSES, POINTS, AnswersBeforeCommit, Crashes, ShowsBeforeCommit
-from service_bench import Bench, play
+from service_bench import Bench, Http, play
 
 import confide
 from confide.errors import InvalidParameter, StateError, StoreError
@@ -18,6 +18,7 @@ from confide.service import core, postgres
 from confide.service.access import new_api_key
 from confide.service.client import Accepts, Device
 from confide.service.folder import ServiceFolder
+from confide.service.http import app
 from confide.service.postgres import PostgresStore
 from confide.service.spec import Batching
 from confide.service.sql import migrations
@@ -239,6 +240,23 @@ def test_what_one_worker_does_the_other_one_shows(bench, second):
     assert all(each.holds for each in verify_store(bench.service.store, bench.folder.marks))
 
 
+def test_nobody_is_shown_an_older_release_after_a_newer_one(bench, second):
+    """A worker that does not show the newest one yet says so: a device would take it for a service that went back."""
+    bench.create(every=4, users=100)
+    second.service.handle([])
+    bench.send(*(bench.report(f"person {i}") for i in range(4)))
+    http, base = Http(app(second.service)), "/v1/runs/demo"
+    try:
+        for path in ("release", "release/1", "round/1"):
+            assert (http.get(f"{base}/{path}").status_code, http.get(f"{base}/{path}").headers["Retry-After"]) == (503, "1")
+        assert http.get(f"{base}/release/0").status_code == 200
+        second.service.handle([])
+        assert http.get(f"{base}/release").headers["Confide-Generation"] == "1"
+        assert [http.get(f"{base}/{path}").status_code for path in ("release/1", "round/1", "round/2")] == [200, 200, 404]
+    finally:
+        http.close()
+
+
 def test_a_batch_has_at_least_as_many_users_as_its_size(bench, second):
     """Two workers fill it at the same time: neither waits for the other, and all of them are counted."""
     run = bench.create(every=4, users=100)
@@ -386,7 +404,8 @@ def test_two_processes_serve_one_folder(folder, tmp_path):
             one.join()
             one.report(*play(one, np.random.default_rng(number)))
         for port in ports:
-            while read(f"http://127.0.0.1:{port}/v1/runs/demo/release")[1]["Confide-Generation"] != "1":
+            reader = Device(f"http://127.0.0.1:{port}", "demo", subject="reader", api_key=key, accepts=accepts)
+            while reader.join().generation != 1:  # the second is answered before the batch is closed
                 pass
         bodies = {read(f"http://127.0.0.1:{port}/v1/runs/demo/release")[0] for port in ports}
         for server in servers:
