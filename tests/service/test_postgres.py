@@ -16,6 +16,7 @@ import confide
 from confide.errors import InvalidParameter, StateError, StoreError
 from confide.service import core, postgres
 from confide.service.access import new_api_key
+from confide.service.admission import Admission
 from confide.service.client import Accepts, Device
 from confide.service.folder import ServiceFolder
 from confide.service.http import app
@@ -312,19 +313,25 @@ def test_the_same_report_to_two_workers_is_counted_once(bench, second):
     assert bench.service.store.open_sum("demo").users == 2 and second.service.ready
 
 
-def test_a_person_has_one_budget_at_two_workers(bench, second):
-    for name in ("one", "two"):
-        bench.create(name, person_epsilon=1.0, person_delta=1e-5, users=100, every=4)
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_person_has_one_budget_at_two_workers(bench, second, before, monkeypatch):
+    """Also somebody who has an account already: the budget is for one report more. The other one comes after it was read."""
+    mu = confide.privacy.accounting.gaussian_mu(1.0, 1e-5)
+    most = confide.privacy.accounting.gaussian_epsilon(mu * (before + 1) ** 0.5, 1e-5)
+    for name in ("zero", "one", "two"):
+        bench.create(name, person_epsilon=most, person_delta=1e-5, users=100, every=4)
     second.service.handle([])
+    assert bench.send(*[bench.report("ann", "zero")] * before) == ["counted"] * before
     answers = []
     both = [second.report("ann", "two"), second.report("bob", "two")]
     thread, start = in_a_thread(bench, lambda: answers.extend(second.send(*both)))
-    meanwhile(bench, "summed", start)
+    calls, write = [start], Admission.write
+    monkeypatch.setattr(Admission, "write", lambda group: [calls.pop()() if calls else None, write(group)][1])
     assert bench.send(bench.report("ann", "one")) == ["counted"]
     thread.join()
     assert answers == ["over-budget", "counted"]
-    mu = confide.privacy.accounting.gaussian_mu(1.0, 1e-5)
-    assert execute(bench.folder, "SELECT spent FROM account") == [(pytest.approx(mu**2),)] * 2
+    spent = [mu**2, (before + 1) * mu**2]
+    assert execute(bench.folder, "SELECT spent FROM account ORDER BY spent") == [(pytest.approx(each),) for each in spent]
 
 
 def test_who_is_refused_gets_no_account(bench):
