@@ -175,7 +175,7 @@ def test_an_error_after_the_charge_says_that_it_was_charged(error, tmp_path):
         (PrivateLSTD(np.eye(S)), "a user's steps count while their sum is sure to stay within a norm of"),
         (
             ImportanceSampling(TARGET, clip=4.0),
-            "weights above 4 are clipped to 4, and the intervals do not cover the resulting bias",
+            "weights above 4 are clipped to 4, and the intervals cover the resulting bias",
         ),
         (
             WeightedImportanceSampling(TARGET),

@@ -266,6 +266,7 @@ BASES = {
     ],
     ("logs", "import"): ["{log.csv}", "--out", "{new}", "--stay", "trajectory", "--time", "step"],
     ("plan", "evaluate"): ["--states", "5", "--users", "100", "--epsilon", "1", "--delta", "1e-6"],
+    ("plan", "learn"): ["--on", "riverswim", "--runs", "1", "--epsilon", "4", "--delta", "1e-6"],
 }
 WEIGHTS = {
     ("list",): 0.2,

@@ -272,7 +272,7 @@ def test_what_comes_from_outside_stays_text(visit, sweeps, name):
         page.wait_for_selector("dialog[open]")
         assert "<img src=x" in page.locator("#shown-title").inner_text()
         page.keyboard.press("Escape")
-    assert page.locator("img").count() == 0 and page.locator("script").count() == 3
+    assert page.locator("img").count() == 0 and page.locator("script").count() == 4
     assert page.complaints == []
 
 
