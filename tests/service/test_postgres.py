@@ -13,6 +13,7 @@ from crash_harness import CLOSES, POINTS, AnswersBeforeCommit, Crashes, ShowsBef
 from service_bench import Bench, Http, play
 
 import confide
+from confide.cli import main
 from confide.errors import InvalidParameter, StateError, StoreError
 from confide.service import core, postgres
 from confide.service.access import new_api_key
@@ -175,6 +176,24 @@ def test_the_folder_remembers_the_address_and_another_one_needs_its_keys(bench, 
         elsewhere.init()
     ServiceFolder(tmp_path / "third", keys=folder.keys.folder, address=folder.address).init()
     assert len(bench.service.store.signing_keys()) == 1
+
+
+def test_commands_find_the_database_by_the_folder(folder, monkeypatch, capsys):
+    def said(*given):
+        monkeypatch.setattr(sys, "argv", ["confide", *given])
+        with pytest.raises(SystemExit) as stop:
+            main(list(given))
+        return stop.value.code, "".join(capsys.readouterr())
+
+    place = str(folder.folder)
+    assert said("service", "init", place, "--database", folder.address)[0] == 0
+    assert "already" in said("service", "init", place, "--database", folder.address)[1]
+    assert said("service", "keys", place, "--new", "device")[1].startswith("cfd_")
+    code, found = said("service", "verify", place)
+    assert (code, "holds  audit: 2 rows" in found) == (0, True)
+    code, found = said("service", "backup", place, str(folder.folder / "copy"))
+    assert (code, "pg_dump" in found) == (2, True) and not (folder.folder / "copy").exists()
+    assert "postgresql://" in said("service", "init", f"{place}-2", "--database", "mysql://host")[1]
 
 
 def test_there_are_as_many_workers_as_rows_of_the_sum(bench, second, monkeypatch):
