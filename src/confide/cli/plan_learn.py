@@ -29,7 +29,7 @@ def learn(
     score: Annotated[
         float, typer.Option(help="Share of the way from what was done to the best policy that counts as better.")
     ] = 0.1,
-    runs: Annotated[int, typer.Option(help="Rehearsals for each number of people; half of them must succeed.", min=1)] = 40,
+    runs: Annotated[int, typer.Option(help="Rehearsals for each number of people; half of them must succeed.", min=1, max=10_000)] = 40,
     relation: Relation = "replace",
     problem_seed: Annotated[int, typer.Option(help="Instance of the stand-in.", min=0)] = 0,
     as_json: AsJson = False,

@@ -71,7 +71,7 @@ def people_needed(found: Rehearsal, privacy: Request, *, pessimism: float = 1.0,
     By bisection: what is learned grows with people. For a log that is split, this many are needed in the part that learns.
     """
     check_request(privacy)
-    kind("found", found, Rehearsal), whole("runs", runs, at_least=1), real("score", score, above=0, below=1)
+    kind("found", found, Rehearsal), whole("runs", runs, at_least=1, at_most=10_000), real("score", score, above=0, below=1)
     real("pessimism", pessimism, at_least=0, at_most=1e6)
     noise = 0.0
     if not isinstance(privacy, NoPrivacy):
