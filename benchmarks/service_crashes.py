@@ -16,12 +16,13 @@ from record import record
 from confide.service.folder import ServiceFolder
 
 
-def matrix(point, trust, kills, service=Watched):
+def matrix(point, trust, kills, service=Watched, address=lambda: None):
     """Kills at one point, over as many services as it takes; how many, and what went wrong."""
     done, problems, told, releases = 0, [], 0, 0
     while done < kills:
         with tempfile.TemporaryDirectory() as folder:
-            crashes = Crashes(ServiceFolder(Path(folder) / "service"), trust=trust, service=service, users=48, every=6)
+            place = ServiceFolder(Path(folder) / "service", address=address())
+            crashes = Crashes(place, trust=trust, service=service, users=48, every=6)
             for attempt in range(60):
                 killed = crashes.run(point, 1 + attempt % (2 if point in CLOSES else 5))
                 if done + crashes.kills >= kills or not killed:

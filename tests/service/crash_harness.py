@@ -1,4 +1,4 @@
-"""Kill a service at a chosen point, again and again, and compare what it told people with what is on its disk.
+"""Kill or stop a service at a chosen point, again and again, and compare what it told people with what is on its disk.
 
 The service lives in a forked process that ends by SIGKILL; it writes to a pipe what people and readers were told, as a network would carry
 it away. Devices live here, and retry the same bytes. Used by the tests, and by benchmarks/service_crashes.py with more kills.
@@ -29,6 +29,11 @@ class Watched(Service):
         super()._show(run, release)
         type(self).tell(f"shown {release.generation} {release.digest}")
 
+    def _follow(self, name):
+        super()._follow(name)
+        release = self.runs[name].release
+        type(self).tell(f"shown {release.generation} {release.digest}")
+
 
 class AnswersBeforeCommit(Watched):
     """A broken twin: it tells people that they are counted before they are."""
@@ -46,10 +51,10 @@ class ShowsBeforeCommit(Watched):
     """A broken twin: readers see a release that a crash takes back, and then another one of the same number."""
 
     def _close(self, run):
-        release, state = run.draw(self.key)
-        type(self).tell(f"shown {release.generation} {release.digest}")
-        self._fault("drawn")
         with self.store.transaction() as tx:
+            release, state = run.draw(self.key, tx.open_sum(run.name))
+            type(self).tell(f"shown {release.generation} {release.digest}")
+            self._fault("drawn")
             tx.close(release, state)
         self._fault("closed")
         self.store.forget()
@@ -76,15 +81,39 @@ class Crashes:
 
     def run(self, point, nth=1):
         """One life of the service; whether it was killed."""
+        return self.heard(self.started(point, nth))
+
+    def workers(self, count):
+        """So many at the same time, each with people of its own."""
+        for each in [self.started("nowhere", people=slice(number, None, count)) for number in range(count)]:
+            assert not self.heard(each)
+
+    def stopped(self, point, nth=1, others=1):
+        """One that is stopped at `point` while others work past its lease, and then goes on."""
+        late = self.started(point, nth, how=signal.SIGSTOP, people=slice(0, None, others + 1))
+        _, status = os.waitpid(late[0], os.WUNTRACED)
+        assert os.WIFSTOPPED(status), f"{point} was not reached"
+        for each in [self.started("nowhere", people=slice(number + 1, None, others + 1)) for number in range(others)]:
+            assert not self.heard(each)
+        os.kill(late[0], signal.SIGCONT)
+        assert not self.heard(late)
+
+    def started(self, point, nth=1, how=signal.SIGKILL, people=slice(None)):
+        """A process with a service, and the pipe by which it is heard."""
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
             with contextlib.suppress(BaseException):
                 os.close(read)
-                self._live(lambda line: os.write(write, f"{line}\n".encode()), point, nth)
+                self._live(lambda line: os.write(write, f"{line}\n".encode()), point, nth, how, people)
                 os._exit(0)
             os._exit(1)
         os.close(write)
+        return child, read
+
+    def heard(self, started):
+        """What a process said until its end; whether it was killed."""
+        child, read = started
         with os.fdopen(read) as lines:
             for line in lines:
                 self._hear(line.split())
@@ -93,13 +122,13 @@ class Crashes:
         self.kills += os.WIFSIGNALED(status)
         return os.WIFSIGNALED(status)
 
-    def _live(self, tell, point, nth):
+    def _live(self, tell, point, nth, how, people):
         reached = Counter()
 
         def fault(name):
             reached[name] += 1
             if name == point and reached[name] == nth:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), how)
 
         def close(learner, total=None, users=0):
             tell(f"total {learner.released().generation} {np.asarray(total).tobytes().hex()}")
@@ -112,7 +141,8 @@ class Crashes:
         run = bench.service.runs["demo"]
         tell(f"shown {run.generation} {run.release.digest}")
         bench.rng = np.random.default_rng()
-        waiting = [number for number in range(self.people) if not self.told[number] & {"counted", "same", "late", "finished"}]
+        settled = {"counted", "same", "late", "finished"}
+        waiting = [number for number in range(self.people)[people] if not self.told[number] & settled]
         for start in range(0, len(waiting), 4):
             tickets = []
             for number in waiting[start : start + 4]:

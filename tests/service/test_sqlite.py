@@ -5,7 +5,8 @@ import sqlite3
 import pytest
 
 from confide.errors import StateError, StoreError
-from confide.service.sqlite import SqliteStore, migrations
+from confide.service.sql import migrations
+from confide.service.sqlite import SqliteStore
 from confide.service.store import ApiKeyRow, OpenSum
 
 
@@ -64,7 +65,7 @@ def test_a_generation_is_closed_once(bench):
     store = bench.service.store
     bench.send(*(bench.report(f"person {i}") for i in range(4)))
     release = store.release("demo", 1)
-    for call in (lambda tx: tx.close(release, b""), lambda tx: tx.write_sum("demo", OpenSum(0, 1, b""))):
+    for call in (lambda tx: tx.close(release, b""), lambda tx: tx.add_to_sum("demo", OpenSum(0, 1, b""))):
         with pytest.raises(StateError), store.transaction() as tx:
             call(tx)
     assert store.open_sum("demo").users == 0

@@ -29,6 +29,16 @@ Marks = Annotated[
     ),
 ]
 
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        envvar="CONFIDE_DATABASE",
+        help="Address of a database in PostgreSQL, such as postgresql://user@host/name: several processes may serve it.",
+        show_default="SQLite in the folder",
+    ),
+]
+
 
 def serve(
     runs: Annotated[list[Path] | None, typer.Argument(help="Files of runs (TOML).", show_default=False)] = None,
@@ -41,6 +51,7 @@ def serve(
     folder: Folder = None,
     keys: Keys = None,
     marks: Marks = None,
+    database: Database = None,
     origin: Annotated[
         list[str] | None, typer.Option(help="A web page's origin that may call the service from a browser.", show_default=False)
     ] = None,
@@ -60,7 +71,8 @@ def serve(
         place = folder
         if demo and folder is None:
             place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="confide-demo-"))) / "service"
-        opened = open_service(ServiceFolder(folder_of(specs[0] if specs else None, place), keys=keys, marks=marks), specs)
+        where = folder_of(specs[0] if specs else None, place)
+        opened = open_service(ServiceFolder(where, keys=keys, marks=marks, address=database), specs)
         _say(opened, listening)
         _start(opened, listening, demo)
 

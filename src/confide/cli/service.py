@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from confide.cli.serve import Keys, Marks
+from confide.cli.serve import Database, Keys, Marks
 
 if TYPE_CHECKING:
     from confide.service.folder import ServiceFolder
@@ -19,9 +19,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of line
 
 
 @app.command()
-def init(folder: Place, keys: Keys = None, marks: Marks = None) -> None:
+def init(folder: Place, keys: Keys = None, marks: Marks = None, database: Database = None) -> None:
     """Make a service without runs: its database and its keys. Nothing that exists is replaced."""
-    made = _folder(folder, keys, marks)
+    made = _folder(folder, keys, marks, database)
     made.init()
     typer.echo(f"made {folder}: a database, and keys in {made.keys.folder}")
     typer.echo("keep the keys out of backups of the database: with both, people can be told by their names")
@@ -61,7 +61,12 @@ def backup(folder: Place, out: Annotated[Path, typer.Argument(help="A new file."
     """Copy the database while the service runs. PRIVATE: it has the exact sum of the open batch."""
     from datetime import UTC, datetime
 
-    store = _folder(folder, None, None).store()
+    from confide.errors import InvalidParameter
+
+    place = _folder(folder, None, None)
+    if place.shared:
+        raise InvalidParameter("a service on PostgreSQL is backed up with pg_dump: see docs/service.md for what a backup reveals")
+    store = place.store()
     try:
         with store.transaction() as tx:
             tx.audit(datetime.now(UTC).isoformat(timespec="seconds"), "command line", "backup", out.name)
@@ -132,7 +137,7 @@ def status(folder: Place, as_json: AsJson = False) -> None:
         typer.echo("no runs yet: confide serve RUN.toml makes one")
 
 
-def _folder(folder: Path, keys: Path | None, marks: Path | None) -> "ServiceFolder":
+def _folder(folder: Path, keys: Path | None, marks: Path | None, database: str | None = None) -> "ServiceFolder":
     from confide.service.folder import ServiceFolder
 
-    return ServiceFolder(folder, keys=keys, marks=marks)
+    return ServiceFolder(folder, keys=keys, marks=marks, address=database)

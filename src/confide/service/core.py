@@ -27,11 +27,13 @@ from confide.service.live import LiveRun, Signed, load, made_learner, signed_rel
 from confide.service.manifest import certificate_of, manifest_of
 from confide.service.marks import Marks
 from confide.service.spec import RunSpec, write_spec
-from confide.service.store import OpenSum, RunRow, SigningKeyRow, Store, Taken, Transaction
+from confide.service.store import Moved, OpenSum, RunRow, SigningKeyRow, Store, Taken, Transaction
 
 log = logging.getLogger("confide.service")
 GROUP = 512  # reports in one transaction, at most
 QUEUE = 20_000  # reports that may wait
+LOOK = 0.25  # seconds until a release of another worker is shown by this one
+TRIES = 3  # of a group of reports, while other workers are faster
 STATUS = {  # what becomes of a report, and its status of HTTP
     "counted": 201,
     "same": 200,
@@ -80,6 +82,7 @@ class Service:
         self.counts: Counter[tuple[str, str]] = Counter()  # of answers, by run and outcome: for operators
         self.commits: Counter[str] = Counter()
         self._failed: set[str] = set()
+        self._looked = time.monotonic()
         self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -97,6 +100,7 @@ class Service:
 
     def create(self, spec: RunSpec, actor: str = "command line") -> LiveRun:
         """A new run, or the one that is there with the same settings. Its manifest is durable before anybody can read it."""
+        self._look(at_once=True)
         if spec.batch.rule == "deadline" and spec.batch.start is None:
             known = self.runs.get(spec.name)
             start = known.spec.batch.start if known else float(int(self._clock()))
@@ -133,6 +137,33 @@ class Service:
         self.runs[name] = made
         self._plan(made)
         self._failed.discard(name)
+
+    def _follow(self, name: str) -> None:
+        """What other workers have done: a release, a pause. Nothing here is thrown away if they have done nothing."""
+        head, run = self.store.head(name), self.runs[name]
+        if head.generation == run.generation:
+            run.status, run.users = head.status, head.users
+            return
+        made = load(name, self.store, self.keys, self.marks)
+        self._plan(made)
+        self.runs[name] = made
+
+    def _look(self, *, at_once: bool = False) -> None:
+        """Every now and then: other workers' releases, runs and signing keys."""
+        if self.store.workers == 1 or (not at_once and time.monotonic() - self._looked < LOOK):
+            return
+        self._looked = time.monotonic()
+        try:
+            names, self.key = self.store.runs(), self._signing_key()
+        except Exception as error:
+            names = list(self.runs)
+            log.error("the database could not be read: %s", error if isinstance(error, StoreError) else type(error).__name__)
+        for name in names:
+            if name in self._failed or name not in self.runs:
+                with contextlib.suppress(Exception):  # it is not ready until this has worked
+                    self._reload(name)
+            else:
+                self._caught_up(name)
 
     def _plan(self, run: LiveRun) -> None:
         try:
@@ -191,7 +222,7 @@ class Service:
     def _next(self) -> tuple[list[Ticket], bool]:
         now = self._clock()
         deadlines = [run.spec.batch.deadline(run.generation) for run in list(self.runs.values()) if run.status == "open"]
-        wait = min([1.0, *(max(0.0, at - now) for at in deadlines)])
+        wait = min([1.0 if self.store.workers == 1 else LOOK, *(max(0.0, at - now) for at in deadlines)])
         tickets: list[Ticket] = []
         try:
             found = self._queue.get(timeout=wait)
@@ -209,18 +240,19 @@ class Service:
         waiting: dict[str, list[Ticket]] = {}
         for ticket in tickets:
             waiting.setdefault(ticket[0].run, []).append(ticket)
+        self._look()
         self.close_due()
         for name, mine in waiting.items():
             rest = mine
             while rest:
-                before = self.runs[name].generation
+                before = self.runs[name].generation, len(rest)
                 rest = self._settled(name, rest)
                 self.close_due()
-                if rest and self.runs[name].generation == before:  # it could not be closed: they send the same bytes again later
+                if rest and (self.runs[name].generation, len(rest)) == before:  # not closed: they send the same bytes again later
                     self._answer([(ticket, Answer("unavailable")) for ticket in rest])
                     rest = []
 
-    def _settled(self, name: str, tickets: list[Ticket]) -> list[Ticket]:
+    def _settled(self, name: str, tickets: list[Ticket], tries: int = TRIES) -> list[Ticket]:
         """Answer these; those for whom the open batch has no room are returned, to be asked again after it is closed."""
         try:
             if name in self._failed:
@@ -230,32 +262,54 @@ class Service:
             if run.due(self._clock()):
                 return tickets  # it is closed first
             answers, rest = self._commit(run, tickets)
+        except Moved as error:
+            if tries > 1 and self._caught_up(name):
+                return self._settled(name, tickets, tries - 1)
+            self._fail(name, "reports", error)
+            answers, rest = [Answer("unavailable")] * len(tickets), []
         except Exception as error:  # whatever it was, nothing of these reports is durable
             self._fail(name, "reports", error)
             answers, rest = [Answer("unavailable")] * len(tickets), []
         self._answer([(ticket, answer) for ticket, answer in zip(tickets, answers, strict=False)])
         return rest
 
+    def _caught_up(self, name: str) -> bool:
+        try:
+            self._follow(name)
+        except Exception as error:
+            self._fail(name, "reading", error)
+            return False
+        return True
+
     def _commit(self, run: LiveRun, tickets: list[Ticket]) -> tuple[list[Answer], list[Ticket]]:
         """One transaction: who reported, what they lost, and the open sum."""
+        most = run.at_once(self.store.workers, GROUP)
         with self.store.transaction() as tx:
-            answers, added, counted = self._admitted(tx, run, tickets)
+            users = self._held(tx, run, alone=most == 0)
+            answers, added, counted = self._admitted(tx, run, tickets, users, most or GROUP)
             if counted:
-                total, users = run.total + added, run.users + counted
-                tx.write_sum(run.name, OpenSum(run.generation, users, total.astype("<i8").tobytes()))
+                tx.add_to_sum(run.name, OpenSum(run.generation, counted, added.astype("<i8").tobytes()))
             self._fault("summed")
         self._fault("committed")
-        if counted:
-            run.total, run.users = total, users
+        run.users = users + counted
         self.commits[run.name] += 1
         return answers, tickets[len(answers) :]
 
-    def _admitted(self, tx: Transaction, run: LiveRun, tickets: list[Ticket]) -> tuple[list[Answer], Any, int]:
+    def _held(self, tx: Transaction, run: LiveRun, *, alone: bool) -> int:
+        """How many users the open batch has, if it is the one that this process knows."""
+        head = tx.hold(run.name, alone=alone)
+        if (head.generation, head.status) != (run.generation, run.status):
+            raise Moved("another worker has closed the batch, or somebody has changed the run's status")
+        return head.users
+
+    def _admitted(
+        self, tx: Transaction, run: LiveRun, tickets: list[Ticket], users: int, most: int
+    ) -> tuple[list[Answer], Any, int]:
         answers: list[Answer] = []
         episodes: list[Any] = []
         added, counted = 0, 0
         counts = run.spec.batch.rule == "count" and run.status == "open" and run.size > 0
-        room = run.size - run.users if counts else len(tickets)
+        room = min(max(run.size - users, 0), most) if counts else len(tickets)
         group = Admission(tx, run, [report for report, _ in tickets])
         for report, _ in tickets:
             if counted == room:  # full: the others are late, or of the next batch
@@ -286,13 +340,22 @@ class Service:
             while run.name not in self._failed and self.runs[run.name].due(self._clock()):
                 try:
                     self._close(self.runs[run.name])
+                except Moved as error:
+                    if not self._caught_up(run.name):
+                        self._fail(run.name, "a close", error)
                 except Exception as error:  # the draw never left: memory is thrown away, and drawn anew
                     self._fail(run.name, "a close", error)
 
     def _close(self, run: LiveRun) -> None:
-        release, state = run.draw(self.key)
-        self._fault("drawn")
         with self.store.transaction() as tx:
+            self._held(tx, run, alone=True)
+            self.marks.check(
+                run.name, run.generation, run.release.digest
+            )  # another worker may have shown what was put back since
+            total = tx.open_sum(run.name)
+            with tx.alive():
+                release, state = run.draw(self.key, total)
+            self._fault("drawn")
             tx.close(release, state)
             if run.exhausted:
                 tx.set_status(run.name, "finished")
@@ -314,9 +377,9 @@ class Service:
     def set_status(self, name: str, status: str, actor: str) -> None:
         """open, paused or finished; what is finished stays so."""
         run = self.runs[name]
-        if run.status == "finished":
-            raise InvalidParameter(f"run {name} is finished")
         with self.store.transaction() as tx:
+            if tx.hold(name, alone=True).status == "finished":
+                raise InvalidParameter(f"run {name} is finished")
             tx.audit(self._now(), actor, status, name)
             tx.set_status(name, status)
         run.status = status
@@ -326,10 +389,11 @@ class Service:
         run = self.runs[name]
         if run.spec.batch.rule != "deadline":
             raise InvalidParameter("people are enrolled into runs with the rule deadline; others take reports from anybody")
-        if generation < run.generation:
-            raise InvalidParameter(f"batch {generation} is closed, the open one is {run.generation}")
         size = run.learner.schedule.size(generation) if hasattr(run.learner.schedule, "size") else run.size
         with self.store.transaction() as tx:
+            opened = tx.hold(name, alone=True).generation
+            if generation < opened:
+                raise InvalidParameter(f"batch {generation} is closed, the open one is {opened}")
             people = {run.pseudonyms.who(subject) for subject in subjects}
             known = tx.taken(name, sorted(people))
             new = people - set(known)

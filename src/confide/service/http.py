@@ -149,14 +149,23 @@ class Web:
 
     async def release(self, request: Request) -> Response:
         self._limit(self._reads, request, None)
-        row = self._run(request).release
-        return self._tagged(request, row.digest, shown_release(row, "no-cache"))
+        run = self._run(request)
+        await self._newest(run)
+        return self._tagged(request, run.release.digest, shown_release(run.release, "no-cache"))
+
+    async def _newest(self, run: LiveRun) -> None:
+        """Another worker may have shown a release that this one does not show yet: who has seen it must not be shown an older one."""
+        if self.service.store.workers > 1:
+            head = await run_in_threadpool(self.service.store.head, run.name)
+            if head.generation > run.generation:
+                raise Problem(503, "unavailable", "another worker has a newer release", retry=1)
 
     async def old_release(self, request: Request) -> Response:
         self._limit(self._reads, request, None)
         run, generation = self._run(request), request.path_params["generation"]
         current = run.release
         if generation > current.generation:  # what is in the database, but not shown yet, is not shown here either
+            await self._newest(run)
             raise Problem(404, "unknown")
         row: ReleaseRow | None = current
         if generation != current.generation:
@@ -172,6 +181,7 @@ class Web:
         if generation < current or (generation == current and run.status == "finished" and planned is None):
             raise Problem(410, "late", f"the current release is {current}")
         if generation > current:
+            await self._newest(run)
             raise Problem(404, "unknown")
         if planned is None:
             raise Problem(503, "unavailable", "the round is being planned", retry=1)
@@ -240,7 +250,7 @@ class Web:
         return JSONResponse({"action": action, "generation": generation}, headers=NO_STORE)
 
     async def _body(self, request: Request, run: LiveRun) -> dict[str, Any]:
-        limit = self.limits.least_body + 40 * run.episode_size() + 14 * run.total.size
+        limit = self.limits.least_body + 40 * run.episode_size() + 14 * run.coordinates
         try:
             async with asyncio.timeout(self.limits.body_seconds):
                 data = await read_body(request, limit)

@@ -14,13 +14,14 @@ from confide.mechanisms.sources import noise_source
 from confide.privacy.loss import GaussianDP, PureDP
 from confide.service.documents import ReleaseRow, SigningKey, Statement, digest
 from confide.service.keys import KeyFolder
-from confide.service.marks import Marks
+from confide.service.marks import Marks, check_mark
 from confide.service.round_document import round_document, shapes
 from confide.service.spec import RunSpec, parse_spec
 from confide.service.store import OpenSum, RunRow, Store
 from confide.trajectory import collect
 
 Ints = npt.NDArray[np.int64]
+_TRIES = 5  # to read a run that other workers write
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,9 @@ class LiveRun:
         self._shapes = shapes(self.learner, self.spec.world().public)
         self.size = self._open_size()
         self.users = total.users
-        self.total: Ints = np.frombuffer(total.total, dtype="<i8").astype(np.int64) if total.total else self._nothing()
+        self.coordinates = self._nothing().size  # of a contribution
+        if total.total and len(total.total) != 8 * self.coordinates:
+            raise StateError(f"run {row.name}: the open sum has another size than a contribution")
         self.round: Signed | None = None
         self.served: tuple[int, Round] | None = None  # what `round` says, with its generation: read by other threads
         self.cost = cost_of(self.learner)
@@ -65,10 +68,18 @@ class LiveRun:
     def due(self, now: float) -> bool:
         return self.status == "open" and (self.full or now >= self.spec.batch.deadline(self.generation))
 
+    def at_once(self, workers: int, most: int) -> int:
+        """How many users a transaction may add while others add some, too, so that all of them together are covered by the guarantee; 0:
+        each must be alone. The batch takes nobody any more when it is seen to be full; the other workers' transactions may come on top."""
+        if workers == 1 or self.spec.batch.rule == "deadline":
+            return most
+        left = self.learner.episodes - self.learner.users - self.size
+        return min(most, left // (workers - 1))
+
     def _open_size(self) -> int:
-        """How many users the open batch has; none after the last release."""
+        """How many users the open batch has; none after the last release. Earlier ones may have had more than their size."""
         try:
-            return self.learner.batch_size
+            return min(self.learner.batch_size, self.learner.episodes - self.learner.users)
         except (StreamExhausted, StateError):
             return 0
 
@@ -99,10 +110,11 @@ class LiveRun:
                 self._nothing() if len(episodes) == 1 else sum((self.contribution([each]) for each in episodes), self._nothing())
             )
 
-    def draw(self, key: SigningKey) -> tuple[ReleaseRow, bytes]:
+    def draw(self, key: SigningKey, total: OpenSum) -> tuple[ReleaseRow, bytes]:
         """Close the learner's batch: noise is drawn, and neither the release nor the state after it has left this process."""
-        users = self.size if self.spec.batch.rule == "deadline" else self.users
-        self.learner.close(self.total, users)
+        users = self.size if self.spec.batch.rule == "deadline" else total.users
+        summed = np.frombuffer(total.total, dtype="<i8").astype(np.int64) if total.total else self._nothing()
+        self.learner.close(summed, users)
         body, generation = self.learner.publish(self.name), self.learner.released().generation
         return signed_release(self, body, users, generation, self.release.digest, key), self.learner.save()
 
@@ -110,7 +122,7 @@ class LiveRun:
         """The release is durable: show it. The round after it is planned later."""
         self.release, self.round, self.served = release, None, None
         self.size, self.users = self._open_size(), 0
-        self.total = self._nothing()
+        self.coordinates = self._nothing().size
 
     @property
     def exhausted(self) -> bool:
@@ -165,16 +177,25 @@ def _pure_mu(epsilon: float) -> float:
     return float(-2 * ndtri_exp(-np.logaddexp(0.0, epsilon)))  # Phi(-mu / 2) = 1 / (1 + e^epsilon)
 
 
-def load(name: str, store: Store, keys: KeyFolder, marks: Marks) -> LiveRun:
-    """The run as the store has it; refused if it is older than what was shown."""
+def _row(name: str, store: Store) -> RunRow:
     row = store.run(name)
     if row is None:
         raise InvalidParameter(f"there is no run {name}")
+    return row
+
+
+def load(name: str, store: Store, keys: KeyFolder, marks: Marks) -> LiveRun:
+    """The run as the store has it; refused if it is older than what was shown."""
+    marked = marks.read(name)  # first: another worker may close a batch meanwhile
+    row, total = _row(name, store), store.open_sum(name)
+    for _ in range(_TRIES):
+        if total.generation == row.generation:
+            break
+        row, total = _row(name, store), store.open_sum(name)
     release = store.release(name, row.generation)
     if release is None:
         raise StateError(f"run {name} has no release {row.generation}: the database is damaged")
-    marks.check(name, row.generation, release.digest)
-    made = LiveRun(row, release, store.open_sum(name), keys)
-    if marks.read(name) != (row.generation, release.digest):  # a crash may come after the commit and before the mark
-        marks.write(name, row.generation, release.digest)
+    check_mark(name, marked, row.generation, release.digest)
+    made = LiveRun(row, release, total, keys)
+    marks.write(name, row.generation, release.digest)  # a crash may come after the commit and before the mark
     return made

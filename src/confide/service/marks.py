@@ -4,7 +4,9 @@ A backup of the database that is put back is older than the mark, and refused: g
 is known already. Keep the marks on another disk, or where backups do not reach.
 """
 
+import fcntl
 import json
+import os
 from pathlib import Path
 
 from confide._durable import make_folder, replace
@@ -26,18 +28,30 @@ class Marks:
             raise StateError(f"the rollback mark of run {run} is damaged: it says which release was shown last") from None
 
     def write(self, run: str, generation: int, digest: str) -> None:
+        """A mark never goes back: of several workers one may be slow."""
         make_folder(self.folder)
-        replace(self.folder / f"{run}.mark", json.dumps({"generation": generation, "digest": digest}).encode(), mode=0o600)
+        handle = os.open(self.folder / f"{run}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            marked = self.read(run)
+            if marked is None or marked[0] < generation:
+                made = json.dumps({"generation": generation, "digest": digest}).encode()
+                replace(self.folder / f"{run}.mark", made, mode=0o600)
+        finally:
+            os.close(handle)
 
     def check(self, run: str, generation: int, digest: str) -> None:
         """The database is not older than what was shown, and shows the same."""
-        marked = self.read(run)
-        if marked is None or marked[0] < generation:
-            return
-        if marked[0] > generation:
-            raise StateError(
-                f"run {run} has release {generation}, but release {marked[0]} was already shown: a backup was put back, and going on "
-                "from it would noise the same users twice"
-            )
-        if marked[1] != digest:
-            raise StateError(f"run {run} has another release {generation} than the one that was shown")
+        check_mark(run, self.read(run), generation, digest)
+
+
+def check_mark(run: str, marked: tuple[int, str] | None, generation: int, digest: str) -> None:
+    if marked is None or marked[0] < generation:
+        return
+    if marked[0] > generation:
+        raise StateError(
+            f"run {run} has release {generation}, but release {marked[0]} was already shown: a backup was put back, and going on "
+            "from it would noise the same users twice"
+        )
+    if marked[1] != digest:
+        raise StateError(f"run {run} has another release {generation} than the one that was shown")

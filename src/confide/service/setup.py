@@ -30,13 +30,14 @@ class Opened:
 
 def open_service(folder: ServiceFolder, specs: Sequence[RunSpec]) -> Opened:
     """The service in a folder with these runs. What is missing is made: the folder, its keys, API keys for an admin and for devices."""
-    if not folder.exists():
-        folder.init()
-    service = folder.open()
-    for spec in specs:
-        service.create(spec)
-    roles = () if service.store.api_keys() else ("admin", "device")
-    return Opened(service, {role: new_api_key(service.store, role, "first start", "command line") for role in roles})
+    with folder.setting_up():
+        if not folder.exists():
+            folder.init()
+        service = folder.open()
+        for spec in specs:
+            service.create(spec)
+        roles = () if service.store.api_keys() else ("admin", "device")
+        return Opened(service, {role: new_api_key(service.store, role, "first start", "command line") for role in roles})
 
 
 def folder_of(spec: RunSpec | None, given: Path | None) -> Path:

@@ -5,7 +5,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
+from confide.errors import StateError
 from confide.service.documents import ReleaseRow
+
+
+class Moved(StateError):
+    """Another worker was faster. Nothing of this transaction is durable: read again, and go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +31,31 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Head:
+    """Where a run is now, and how many users its open batch has. PRIVATE."""
+
+    generation: int
+    status: str
+    users: int
+
+
+@dataclass(frozen=True, slots=True)
 class OpenSum:
     """The exact sum of the open batch. PRIVATE."""
 
     generation: int
     users: int
-    total: bytes = field(repr=False)  # whole steps of the grid, 64 bits each, little-endian
+    total: bytes = field(repr=False)  # whole steps of the grid, 64 bits each, little-endian; empty: zero
+
+    def plus(self, other: "OpenSum") -> "OpenSum":
+        if self.generation != other.generation:
+            raise StateError("sums of two batches cannot be added: the database is damaged")
+        if self.total and other.total:
+            one, two = (np.frombuffer(each, dtype="<i8") for each in (self.total, other.total))
+            total = (one + two).tobytes()
+        else:
+            total = self.total or other.total
+        return OpenSum(self.generation, self.users + other.users, total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +103,13 @@ class Transaction(Protocol):
     """Everything here becomes durable together, when the block ends without an error; or nothing does."""
 
     def create_run(self, run: RunRow, first: ReleaseRow) -> None: ...
+    def hold(self, run: str, *, alone: bool = False) -> Head:
+        """Where the run is; until the block ends nobody closes its batch, and if `alone` nobody adds to it."""
+
+    def open_sum(self, run: str) -> OpenSum: ...
+    def alive(self) -> AbstractContextManager[None]:
+        """While this process computes for long: the transaction is not taken for one whose process has stopped."""
+
     def taken(self, run: str, people: Sequence[bytes]) -> dict[bytes, list[Taken]]:
         """The places of these people; nobody who has none is in it."""
 
@@ -86,7 +119,9 @@ class Transaction(Protocol):
 
     def accounts(self, people: Sequence[bytes]) -> dict[bytes, float]: ...
     def charge(self, amounts: Sequence[tuple[bytes, float]]) -> None: ...
-    def write_sum(self, run: str, total: OpenSum) -> None: ...
+    def add_to_sum(self, run: str, added: OpenSum) -> None:
+        """More users of the open batch; `Moved` if another one is open."""
+
     def close(self, release: ReleaseRow, state: bytes) -> None:
         """The release, the state after it and an empty sum; `StateError` if somebody else has made this generation."""
 
@@ -100,11 +135,14 @@ class Transaction(Protocol):
 class Store(Protocol):
     """The database of a service. What is committed survives a crash; whatever goes wrong is a `StoreError`."""
 
+    workers: int  # how many processes may take reports at the same time
+
     def transaction(self) -> AbstractContextManager[Transaction]: ...
     def runs(self) -> list[str]: ...
     def run(self, name: str) -> RunRow | None: ...
     def release(self, run: str, generation: int) -> ReleaseRow | None: ...
     def releases(self, run: str) -> Iterable[ReleaseRow]: ...
+    def head(self, run: str) -> Head: ...
     def open_sum(self, run: str) -> OpenSum: ...
     def participants(self, run: str) -> dict[int, int]:
         """How many people have reported, by generation."""
