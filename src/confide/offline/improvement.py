@@ -260,15 +260,15 @@ def _whole(model: "PrivateModel", policy: Array) -> Array:
 def _weights_test(model: "PrivateModel", question: _Question, target: Target) -> Any:
     mixture, table = question.mixture, model.table
     assert mixture is not None
-    highest = float(step_ranges(table, question.horizon)[1][-1])
+    rest = step_ranges(table, question.horizon)[1]
     bound = _moments(mixture.clip)
-    gains = Gains(bound, table, target.weights, target.changed, question.horizon, highest, mixture.share, mixture.clip)
+    gains = Gains(bound, table, target.weights, target.changed, rest, mixture.share, mixture.clip)
 
     def finish(sums: LogSums) -> tuple[float, int]:
         answer = sums.release(gains)
         (total, squares), std, users = answer.values, answer.noise.std, max(answer.users, 1)
         lower = lower_mean(float(total), float(squares) / BALANCE, std, std / BALANCE, users)
-        return lower * mixture.clip * highest, answer.users
+        return lower * mixture.clip * float(rest[-1]), answer.users
 
     return [Share(bound, 1.0, "gains of a mixture of the policy with what was done, and their squares")], finish
 
