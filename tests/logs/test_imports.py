@@ -54,10 +54,10 @@ LABELS = {"states": ["mild", "severe"], "actions": ["low", "high"]}
 def imported(tmp_path):
     """Lines of a CSV file as a log: what was done, and its rows by id, in order."""
 
-    def done(*lines, head=HEAD, **options):
+    def done(*lines, head=HEAD, check=True, **options):
         (tmp_path / "raw.csv").write_text(head + "".join(f"{line}\n" for line in lines))
         found = import_log(tmp_path / "raw.csv", tmp_path / "log.parquet", **{**NAMES, **LABELS, **options})
-        return found, _by_user(tmp_path / "log.parquet", tmp_path / "confide.key")
+        return found, _by_user(tmp_path / "log.parquet", tmp_path / "confide.key") if check else {}
 
     return done
 
@@ -261,6 +261,16 @@ def test_ids_are_hashed_with_the_holders_key(imported, tmp_path):
     key.write_text("short")
     with pytest.raises(LogError, match="a key is 64 hexadecimal digits"):
         imported(line)
+
+
+@pytest.mark.parametrize("spelt", [" 7", "7.0", "\u00a07\u00a0", "\t7.0 "])
+def test_one_person_is_not_two_users_because_of_how_an_id_is_written(imported, spelt):
+    """Spreadsheets put spaces around ids, also such that do not break, and frames write a column of ids with a gap as floats."""
+    found, rows = imported("7,s,2020-01-01,mild,low,1", f"{spelt},s,2020-01-02,mild,low,1", "a,s,2020-01-02,mild,low,1")
+    assert found.counts["users"] == 2 and len(rows[7]) == 2
+    assert imported(f"{spelt},s,2020-01-02,mild,low,1")[1].keys() == {7}
+    apart = ["1.0.0", "1.05", "x.0", ".0", "10", "1", "-1.0", "1..0"]
+    assert imported(*(f"{each},s,2020-01-01,mild,low,1" for each in apart), check=False)[0].counts["users"] == len(apart)
 
 
 def test_every_kind_of_table_gives_the_same_log(imported, tmp_path):
