@@ -151,6 +151,8 @@ def test_what_is_missing_is_lost_and_said_and_everybody_stays(imported):
             {},
             "column 'condition' has values that are not among the 2 declared states.*--unknown missing",
         ),
+        ("a,s,2020-01-01,Mild,low,1", {}, "not among the 2 declared states.*upper and lower case only: write them alike"),
+        ("a,s,2020-01-01,mild,low,", {}, "column 'reward' is empty: every cell is missing; give another column for --reward$"),
         ("a,s,2020-01-01,mild,low,1", {"states": None}, "column 'condition': most.*--states-file; or use --labels-from-data"),
         ("a,s,2020-01-01,7,low,1", {"states": 7}, "column 'condition' has numbers that are not states from 0 to 6"),
         ("a,s,2020-01-01,mild,low,SECRET", {}, "column 'reward': most of its cells are no reward: write numbers"),
@@ -164,6 +166,12 @@ def test_refused_with_the_column_and_the_fix(imported, tmp_path, line, options, 
         imported(line, **options)
     assert "SECRET" not in str(caught.value)
     assert not list(tmp_path.glob("*.parquet*")) and not list(tmp_path.glob(".*"))  # nothing is left behind
+
+
+def test_texts_with_ends_of_lines_at_the_end_of_a_block(imported, monkeypatch):
+    monkeypatch.setattr(raw, "BLOCK", 1 << 10)
+    lines = [f'a,s,{n},mild,low,1,"said: {"x" * 40}\n{"y" * 40}\n"' for n in range(100)]
+    assert len(imported(*lines, head=HEAD.replace("\n", ",note\n"))[1]["a"]) == 100
 
 
 def test_labels(imported, tmp_path):
@@ -297,7 +305,10 @@ def test_what_is_no_table(tmp_path):
         with pytest.raises((InvalidParameter, LogError), match=match):
             import_log(source, tmp_path / "log.parquet")
     (tmp_path / "raw.csv").write_bytes(b"user,state,reward\nM\xfcller,1,1\n")
-    with pytest.raises(LogError, match="UTF-8"):
+    with pytest.raises(LogError, match="iconv -f WINDOWS-1252 -t UTF-8"):
+        import_log(tmp_path / "raw.csv", tmp_path / "log.parquet")
+    (tmp_path / "raw.csv").write_bytes("user,state,reward\na,1,1\n".encode("utf-16"))  # and a workbook
+    with pytest.raises(LogError, match="Save a spreadsheet as CSV in UTF-8"):
         import_log(tmp_path / "raw.csv", tmp_path / "log.parquet")
     (tmp_path / "raw.csv").write_bytes(b"user,state,reward\n")
     with pytest.raises(LogError, match="no rows"):

@@ -44,8 +44,9 @@ class Tally:
 
     def refuse_empty(self) -> None:
         if self.cells == self.missing:
+            optional = ", or leave it out" if self.role in ("stay", "time", "action", "probability") else ""
             raise LogError(
-                f"column {self.name!r} is empty: every cell is missing; give another column for --{self.role}, or leave it out"
+                f"column {self.name!r} is empty: every cell is missing; give another column for --{self.role}{optional}"
             )
 
 
@@ -248,6 +249,10 @@ class Categories:
         self._limit = declared - 1 if isinstance(declared, int) else LARGEST
         labels = () if declared is None or isinstance(declared, int) else declared
         self._labels, self._labelled = {label: code for code, label in enumerate(labels)}, bool(labels)
+        self._folded, self.miswritten = (
+            {label.casefold() for label in labels},
+            False,
+        )  # a label in other letters, upper or lower, was found
         self.seen = np.zeros(declared if isinstance(declared, int) else len(labels), np.bool_)
 
     @property
@@ -293,6 +298,7 @@ class Categories:
                     f"column {self.tally.name!r} has more than {MOST:,} different values: make them fewer states first"
                 )
             self._labels[text] = len(self._labels)
+        self.miswritten = self.miswritten or (text not in self._labels and text.casefold() in self._folded)
         return self._labels.get(text, -1)
 
     def _whole(self, column: Any) -> tuple[Codes, int, int, int]:

@@ -178,6 +178,8 @@ class Table:
         if not self._refuse or not tally.outside:
             return
         ignore = "or count them as missing with --unknown missing"
+        if self._coded[role].miswritten:
+            ignore += ". Some differ from a declared label in upper and lower case only: write them alike in the table"
         if isinstance(declared, tuple):
             raise LogError(
                 f"column {tally.name!r} has values that are not among the {len(declared):,} declared {role}s: add them to the list, "
