@@ -25,6 +25,7 @@ def log(tmp_path, monkeypatch):
     world = riverswim(states=4, horizon=21)
     write(tmp_path / "log.parquet", simulate(world, uniform_policy(21, 4, 2), 2000, np.random.default_rng(0)))
     np.savetxt(tmp_path / "rewards.csv", world.rewards[0], delimiter=",")
+    np.savetxt(tmp_path / "zeros.csv", np.zeros(4))
     return "log.parquet"
 
 
@@ -98,6 +99,7 @@ def test_learned_rewards_and_no_privacy(log, call):
         (["--states", 0], "--states"),
         (["--pessimism", "nan"], "pessimism"),
         (["--support", "rewards.csv"], "support"),
+        (["--holdout", 0.5, "--rewards", "zeros.csv"], "all returns are the same"),
         (["--seed", 3], "--seed needs --source fast"),
     ],
 )

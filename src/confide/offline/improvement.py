@@ -21,7 +21,7 @@ from confide.offline.gain_contributions import BALANCE, Gains, Moments, Shortfal
 from confide.offline.gain_planning import LEVEL, MODEL_Z, Counted, Mixture, Target, Z, lower_mean, mixture_for, value_in
 from confide.offline.reward_planning import rewards_of
 from confide.offline.row_planning import rows_of
-from confide.offline.table_features import Array, step_ranges
+from confide.offline.table_features import Array, Table, step_ranges
 from confide.offline.transition_contributions import RootCounts, RootTransitions
 from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
@@ -41,7 +41,7 @@ _BASIS = {
         "proved: clipping weights only lowers the mean gain, if the logged probabilities are those with which actions were taken and "
         "rewards are as stated; the level is asymptotic (normal), and was measured: docs/benchmarks/improvement.md"
     ),
-    "model": "measured, not proved: the bound was true in all but the runs of docs/benchmarks/improvement.md that are listed there",
+    "model": "measured, not proved: 477 of 480 bounds were true in the simulations of docs/benchmarks/improvement.md",
 }
 
 
@@ -180,11 +180,16 @@ def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) 
             "holdout must be people that the model was not learned from: learn, test = logs.split(0.5), release the model from learn, "
             "and give test here"
         )
-    low, high = step_ranges(model.table, holdout.max_steps)
-    if not high[-1] > low[-1]:
-        raise InvalidParameter("all returns are the same by the stated rewards: no policy is better than another")
+    check_returns(model.table, holdout.max_steps)
     if method == "weights" and (reason := _no_weights(model, holdout)):
         raise InvalidParameter(f'method="weights" cannot be used: {reason}; use method="model"')
+
+
+def check_returns(table: Table, horizon: int) -> None:
+    """Refuse a question that has no answer. All of it is public: it can be asked before a model is released."""
+    low, high = step_ranges(table, horizon)
+    if not high[-1] > low[-1]:
+        raise InvalidParameter("all returns are the same by the stated rewards: no policy is better than another")
 
 
 def _no_weights(model: "PrivateModel", holdout: Logs) -> str:

@@ -85,7 +85,7 @@ def words(learned: Learned) -> list[tuple[str, str]]:
     rewards = "public" if table.rewards is not None else "learned"
     how = (
         f"rewards are {rewards}; returns are discounted by {table.discount:g}; unknown values are lowered by {policy.pessimism:g} "
-        "standard deviations. Values and gains are estimates from noisy counts, not bounds."
+        f"standard deviation{'' if policy.pessimism == 1 else 's'}. Values and gains are estimates from noisy counts, not bounds."
     )
     assumed = [] if model.certificate is None else model.certificate.document["assumptions"]
     lines = [("result", learned.headline), ("guarantee", promise_words(model.guarantee)), ("model", how)]
