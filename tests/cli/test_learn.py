@@ -142,6 +142,15 @@ def test_labels_from_the_data_say_nothing(labelled, call):
     assert "--actions is missing" in call("learn", "log.parquet", "--states", 2, "--no-privacy", code=2)
 
 
+def test_a_policy_that_changes_nothing_is_not_tested(log, call):
+    """Noise would show one in twenty of them to be better."""
+    Ledger.init("budget.sqlite", epsilon=2, delta=1e-5)
+    ask = ["--max-steps", 21, "--holdout", 0.5, "--probability", "probability", "--pessimism", 1e6, "--ledger", "budget.sqlite"]
+    found = json.loads(call("learn", log, *ASK, "--rewards", "rewards.csv", *ask, "--json"))
+    assert found["improvement"] is None and set(found["choices"]) == {2}
+    assert [spend.part[1] for spend in Ledger("budget.sqlite").spends] == ["learn"]
+
+
 def test_people_held_out_say_whether_it_is_better_at_no_further_cost(log, call):
     Ledger.init("budget.sqlite", epsilon=2, delta=1e-5)
     ask = [

@@ -155,11 +155,16 @@ def _held_out(holdout: float, key: str, no_privacy: bool, made: "ModelRelease", 
 
 
 def _tested(asked: LogRelease, learned: "Learned", ledger: Any, backend: str, workers: int | None) -> "Learned":
-    """On the people held out: the ledger charges the larger loss of the two parts."""
+    """On the people held out: the ledger charges the larger loss of the two parts.
+
+    What goes on as logged cannot be better: it is not tested.
+    """
     from dataclasses import replace
 
     import numpy as np
 
+    if not learned.policy.changed.any():
+        return learned
     _, test = opened(asked, ledger)
     rng = np.random.default_rng(asked.noise.seed) if asked.noise.source == "fast" else None
     id = f"{asked.id} held out" if ledger else None

@@ -131,7 +131,7 @@ def cards(learned: Learned) -> list[tuple[str, str, str]]:
         level = f"at least +{found.bound:.3g}" if found.shown else "not shown"
         text = str(found)
         made.append((f"Better, with {100 * found.level:g}\u202f% confidence", level, f"{text[0].upper()}{text[1:]}."))
-    else:
+    elif policy.changed.any():
         made.append(
             (
                 "Better",
