@@ -147,22 +147,22 @@ def evaluate(
     options: dict[str, Any] = {"visits": visits, "shrink": shrink, "features": features, "prior_std": prior_std, "centre": centre}
     options |= {"ridge": ridge, "calibration": calibration, "target": target, "clip": clip, "per_decision": per_decision or None}
     options |= {"second_moments": second_moments or None, "weights": weights, "interval_share": interval_share}
-    options |= {"behaviour": read_behaviour(behaviour)}
+    options["behaviour"] = read_behaviour(behaviour)
     states, privacy = declared("state", states, files), promise_of(epsilon, delta, relation, no_privacy)
     layout: dict[str, Any] = {"user": user, "trajectory": trajectory or None, "step": step or None, "state": state}
     layout |= {"reward": reward, "max_trajectories": max_trajectories, "max_steps": max_steps}
     if explain:
-        logged = action or "action", probability or "probability"
-        show_explained(explained(files, layout, logged, states, options, privacy), as_json)
+        show_explained(
+            explained(files, layout, (action or "action", probability or "probability"), states, options, privacy), as_json
+        )
         return
     made = make_estimator(estimator, states=states, discount=discount, return_bound=return_bound, **options)
     noise = noise_for(entry_of(estimator).noise, source, seed, no_privacy)
     check_backend(backend, workers)
     if not 0 < level < 1:
         raise typer.BadParameter(f"level must be in (0, 1), got level={level}")
-    off_policy = target is not None  # needs both columns, under their usual names where nothing was said
-    layout |= {"action": action or ("action" if off_policy else None)}
-    layout |= {"probability": probability or ("probability" if off_policy and behaviour is None else None)}
+    layout |= {"action": action or ("action" if target else None)}  # a target needs both columns, under their usual names
+    layout |= {"probability": probability or ("probability" if target and not behaviour else None)}
     asked = LogRelease(estimator, made, privacy, noise, files, layout, name, ValueEstimate, entry_of(estimator).reads)
     with only_ours(no_privacy), careful(asked, ledger, out) as budget:
         estimate, paid, warned, labels = released(asked, budget, out, backend, workers, as_json)
