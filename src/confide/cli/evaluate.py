@@ -152,9 +152,7 @@ def evaluate(
     layout: dict[str, Any] = {"user": user, "trajectory": trajectory or None, "step": step or None, "state": state}
     layout |= {"reward": reward, "max_trajectories": max_trajectories, "max_steps": max_steps}
     if explain:
-        show_explained(
-            explained(files, layout, (action or "action", probability or "probability"), states, options, privacy), as_json
-        )
+        show_explained(explained(files, layout, (action, probability), states, options, privacy), as_json)
         return
     made = make_estimator(estimator, states=states, discount=discount, return_bound=return_bound, **options)
     noise = noise_for(entry_of(estimator).noise, source, seed, no_privacy)

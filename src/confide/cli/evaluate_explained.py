@@ -46,14 +46,14 @@ def explained(
 ) -> dict[str, Any]:
     """What to use and why. The log's files are opened for the names of their columns; no row is read, and nothing is charged.
 
-    `logged` are the columns of actions and of their probabilities; `options` those of `make_estimator`.
+    `logged` are the columns of actions and of their probabilities, empty for their usual names; `options` those of `make_estimator`.
     """
     from confide.evaluation.catalogue import read_policy
     from confide.logs import open as open_logs
     from confide.privacy.loss import GaussianDP, loss_for
     from confide.privacy.request import NoPrivacy
 
-    columns, (action, probability) = _columns(open_logs(files, **layout)), logged
+    columns, action, probability = _columns(open_logs(files, **layout)), logged[0] or "action", logged[1] or "probability"
     known = {"actions": action in columns, "probabilities": probability in columns or options["behaviour"] is not None}
     loss = None if isinstance(privacy, NoPrivacy) else loss_for(privacy)
     mu = loss.mu if isinstance(loss, GaussianDP) else None

@@ -82,14 +82,7 @@ def import_log(
     arguments.flag("labels_from_data", labels_from_data)
     arguments.choice("unknown", unknown, (REFUSE, UNKNOWN_MISSING))
     rules = Rules(rows, rewards, drop, fill_reward, None if every is None else Interval(every))
-    if every is not None and time is None:
-        raise InvalidParameter("every needs times: give their column as time (--time)")
-    if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
-        raise InvalidParameter(f"delimiter must be one character, got {arguments.shown(delimiter)}")
-    if time_format is not None:
-        arguments.text("time_format", time_format, empty=False)
-    if progress is not None and not callable(progress):
-        raise InvalidParameter(f"progress must be a function of what is done, how much and in all, got {type(progress).__name__}")
+    _check_reading(every, time, delimiter, time_format, progress)
     target = Path(arguments.path("out", out))
     _check_sources(source, target)
     key_path = Path(arguments.path("key", key)) if key is not None else target.with_name(KEY)
@@ -107,6 +100,17 @@ def import_log(
         counts = _written(place, spill, table, labels, rules, progress)
     did = _did(columns, rules, labels, key_path)
     return summary(str(target), str(key_path), counts, table.tallies, labels, (did, table.warnings(labels)))
+
+
+def _check_reading(every: str | None, time: str | None, delimiter: str, time_format: str | None, progress: Any) -> None:
+    if every is not None and time is None:
+        raise InvalidParameter("every needs times: give their column as time (--time)")
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise InvalidParameter(f"delimiter must be one character, got {arguments.shown(delimiter)}")
+    if time_format is not None:
+        arguments.text("time_format", time_format, empty=False)
+    if progress is not None and not callable(progress):
+        raise InvalidParameter(f"progress must be a function of what is done, how much and in all, got {type(progress).__name__}")
 
 
 def _check_sources(source: Any, target: Path) -> None:
