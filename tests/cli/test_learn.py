@@ -2,6 +2,9 @@
 
 import csv
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -176,3 +179,41 @@ def test_people_held_out_say_whether_it_is_better_at_no_further_cost(log, call):
     page = Path("out/report.html").read_text()
     assert "confide verify improvement_certificate.json" in page
     assert f"The same holds for each of the {first['improvement']['users']:,} users it was tested on." in page
+
+
+KILLED = """
+import os, signal, sys
+from confide.logs.log import Logs
+from confide.cli import main
+after, total = int(sys.argv.pop(1)), Logs.total
+def killing(*arguments, **options):
+    global after
+    found, after = total(*arguments, **options), after - 1
+    return found if after else os.kill(os.getpid(), signal.SIGKILL)
+Logs.total = killing
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(("reads", "parts", "done"), [(1, ["learn"], [False]), (2, ["learn", "test"], [True, False])])
+def test_kill_9_with_people_held_out_charges_each_part_once(log, call, reads, parts, done):
+    """Killed when the first part was read, or the second: the same command goes on, and each part has been charged once."""
+    Ledger.init("budget.sqlite", epsilon=2, delta=1e-5)
+    ask = ["learn", log, *ASK, "--rewards", "rewards.csv", "--max-steps", "21", "--holdout", "0.5"]
+    ask += ["--ledger", "budget.sqlite", "--out", "out"]
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(reads), *map(str, ask)], check=False, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    before = Ledger("budget.sqlite")
+    assert [spend.part[1] for spend in before.spends] == parts and [spend.released for spend in before.spends] == done
+    first, again = (json.loads(call(*ask, "--json")) for _ in range(2))
+    after = Ledger("budget.sqlite")
+    assert [spend.part[1] for spend in after.spends] == ["learn", "test"] and all(spend.released for spend in after.spends)
+    assert after.spent == before.spent  # the larger loss of the two, which was charged before the kill
+    assert first["improvement"] == again["improvement"] and first["values"] == again["values"]
+    shown = " ".join(call("ledger", "show", "budget.sqlite").split())
+    assert (
+        "the learning part, whom the policy is learned from" in shown and "the test part, held out, whom it is tested on" in shown
+    )
+    assert "of these the largest loss counts, not the sum" in shown
+    listed = json.loads(call("ledger", "show", "budget.sqlite", "--json"))["spends"]
+    assert [each["part"]["name"] for each in listed] == ["learn", "test"]

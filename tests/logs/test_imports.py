@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 
-from confide.errors import InvalidParameter, LogError
+from confide.errors import ConfideError, InvalidParameter, LogError
 from confide.logs import Labels, from_minari, import_log, in_memory, raw, simulate, sorting, write
 from confide.logs import open as open_logs
 from confide.policy import uniform_policy
@@ -235,6 +235,76 @@ def test_times(imported, first, second, form):
     ]
     found, rows = imported(*lines, time_format=form)
     assert [row[2] for row in rows["a"]] == [0, 1] and found.counts["unplaced"] == 1
+
+
+def test_steps_of_a_fixed_length(imported):
+    """Of 4 hours, counted from the first row of a stay; duplicates of one time go before rows are put together."""
+    lines = [
+        "a,s,2020-01-01 01:00,mild,low,1",
+        "a,s,2020-01-01 01:00,mild,low,1",  # twice
+        "a,s,2020-01-01 04:59,severe,high,0.5",  # still in the first four hours
+        "a,s,2020-01-01 05:00,mild,low,0",  # the second four
+        "a,s,2020-01-01 13:00,mild,low,0.25",  # the fourth: the third has no row, and leaves a gap
+        "a,t,2020-02-01 03:00,mild,low,2",
+    ]
+    found, rows = imported(*lines, every="4h")
+    assert rows["a"] == [(0, 0, 1, 1.5, 1), (0, 1, 0, 0.0, 0), (0, 3, 0, 0.25, 0), (1, 0, 0, 2.0, 0)]
+    assert (found.counts["duplicates"], found.counts["merged"]) == (1, 1)
+    assert "steps: of 4h each by" in str(found)
+    assert [row[1] for row in imported(*lines, every="240 min")[1]["a"]] == [0, 1, 3, 0]
+
+
+@pytest.mark.parametrize(("times", "every"), [(("10", "13", "14", "22"), "4"), (("0.1", "0.3", "0.5", "1.3"), "0.4")])
+def test_numbers_are_steps_of_a_fixed_length_too(imported, times, every):
+    _, rows = imported(*(f"a,s,{time},mild,low,1" for time in times), every=every)
+    assert [row[1] for row in rows["a"]] == [0, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("time", "every", "match"),
+    [
+        ("2020-01-01", "4", "which holds timestamps: give a unit, as in 4h"),
+        ("17", "4h", "numbers: give a number without a unit"),
+        ("2020-01-01", "4 weeks", "every must be a length such as 4h"),
+        ("2020-01-01", "0h", "every must be a length such as 4h"),
+        ("2020-01-01", "-1h", "every must be a length such as 4h"),
+    ],
+)
+def test_lengths_that_do_not_fit_are_refused(imported, time, every, match):
+    with pytest.raises(ConfideError, match=match):
+        imported(f"a,s,{time},mild,low,1", every=every)
+
+
+def test_a_length_needs_times_and_a_reasonable_number_of_steps(imported):
+    with pytest.raises(InvalidParameter, match="every needs times"):
+        imported("a,s,2020-01-01,mild,low,1", time=None, every="4h")
+    with pytest.raises(LogError, match="--every 1us is too short"):
+        imported("a,s,2020-01-01,mild,low,1", "a,s,2020-01-02,mild,low,1", every="1us")
+
+
+def test_several_files_are_one_table(imported, tmp_path):
+    """Rows of one person in several files give the log of all rows in one file."""
+    lines = ["17,s1,2020-01-02,severe,high,0.25", "b,s1,2020-01-01,severe,high,0.5", "17,s1,2020-01-01,mild,low,0"]
+    whole = imported(*lines)[1]
+    for name, some in (("first", lines[:2]), ("second", lines[2:])):
+        (tmp_path / f"{name}.csv").write_text(HEAD + "".join(f"{line}\n" for line in some))
+    seen = []
+    files = [tmp_path / "second.csv", tmp_path / "first.csv"]
+    options = {**NAMES, **LABELS, "progress": lambda what, done, total: seen.append(done / total) if what == "reading" else None}
+    found = import_log(files, tmp_path / "log.parquet", **options)
+    assert _by_user(tmp_path / "log.parquet", tmp_path / "confide.key") == whole and found.counts["users"] == 2
+    assert seen == sorted(seen) and seen[-1] == 1.0
+    (tmp_path / "third.csv").write_text("other\n1\n")
+    with pytest.raises(LogError, match=r"third\.csv: column"):
+        import_log([*files, tmp_path / "third.csv"], tmp_path / "log.parquet", **options)
+    numbered = {"patient": ["17"], "stay": ["s1"], "at": [12], "condition": ["mild"], "dose": ["low"], "reward": [0.0]}
+    pq.write_table(pa.table(numbered), tmp_path / "fourth.parquet")
+    with pytest.raises(LogError, match="'at' holds timestamps in one file or batch and whole numbers in another"):
+        import_log([*files, tmp_path / "fourth.parquet"], tmp_path / "log.parquet", **options)
+    with pytest.raises(InvalidParameter, match="another file than the source"):
+        import_log([*files, tmp_path / "log.parquet"], tmp_path / "log.parquet", **options)
+    with pytest.raises(InvalidParameter, match="the list is empty"):
+        import_log([], tmp_path / "log.parquet", **options)
 
 
 def test_a_day_that_is_none_is_unreadable(imported):

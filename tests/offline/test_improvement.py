@@ -14,6 +14,8 @@ from confide.logs import in_memory, simulate, split
 from confide.offline import Improvement, ModelRelease, gain_contributions
 from confide.offline.gain_contributions import Gains, Moments, Shortfalls
 from confide.offline.gain_planning import lower_mean
+from confide.offline.reward_planning import lower_rewards
+from confide.offline.row_planning import Rows
 from confide.offline.table_features import Table, step_ranges
 from confide.policy import StochasticPolicy, uniform_policy
 from confide.problems import riverswim
@@ -300,3 +302,32 @@ def test_a_stochastic_policy_is_tested_as_it_is(world, model, halves):
     good = StochasticPolicy(np.tile([0.2, 0.8], (STEPS, STATES, 1)))
     found = model.improvement(good, halves[1], method="model", rng=np.random.default_rng(4))
     assert found.bound < gain(world, found, np.tile([0.2, 0.8], (STATES, 1)))
+
+
+def test_noise_on_learned_rewards_does_not_raise_a_lower_value():
+    """Nothing pays. A lower value that is cut at zero is above zero on average, over many rows by much: rows are chosen by other people."""
+    made = ModelRelease(states=STATES, actions=ACTIONS, discount=DISCOUNT)
+    table = made.table()
+    size = table.support.pairs
+    rng, visits = np.random.default_rng(0), np.full(size, 100.0)
+    rows = Rows(np.zeros(table.support.cells), np.zeros(table.support.cells), visits, np.full(size, 5.0), 0.0, "projection")
+    shape = table.support.states, ACTIONS
+    drawn = [rng.normal(-100.0, 30.0, size) for _ in range(200)]  # sums of rewards of zero, which is -1 in units of the range
+    none, every = (
+        np.mean([lower_rewards(table, np.full(shape, chosen), rows, sums, 30.0, 2.0) for sums in drawn])
+        for chosen in (False, True)
+    )
+    assert none == 0.0 and every < 0.003  # one standard deviation below: 0.01 and more in every step
+    sums = np.full(size, 100.0)  # everything pays one
+    paid = lower_rewards(table, np.ones(shape, bool), rows, sums, 30.0, 2.0)[:STATES]
+    assert ((paid > 0.5) & (paid < 1.0)).all()
+
+
+def test_learned_rewards_of_the_null_are_not_shown(world):
+    """A policy that is as good as the behaviour, eight releases: with rewards of few people nothing is shown."""
+    made = ModelRelease(states=STATES, actions=ACTIONS, discount=DISCOUNT)
+    for seed in range(8):
+        learn, test = log_of(world, 2000, seed).split(0.5)
+        model = made.release(learn, privacy=STRONG, rng=np.random.default_rng(seed))
+        found = model.improvement(np.full((STATES, ACTIONS), 0.5), test, method="model", rng=np.random.default_rng([seed, 1]))
+        assert not found.shown

@@ -27,7 +27,12 @@ EXTENSIONS = "a CSV, Parquet or Arrow file, a data frame, or minari:NAME"
 
 
 def batches(source: Any, names: list[str], labels: frozenset[str], delimiter: str, progress: Progress | None) -> Iterator[Any]:
-    """Record batches with these columns. A thread reads ahead; a cell of a CSV file that is one of `labels` is never a missing one."""
+    """Record batches with these columns. A thread reads ahead; a cell of a CSV file that is one of `labels` is never a missing one.
+
+    A list of sources is read one after the other.
+    """
+    if isinstance(source, list):
+        return _one_after_another(source, names, labels, delimiter, progress)
     if isinstance(source, str) and source.startswith(MINARI):
         return _frame(minari_steps(source.removeprefix(MINARI)), names, progress)
     if not isinstance(source, str | os.PathLike):
@@ -43,6 +48,20 @@ def batches(source: Any, names: list[str], labels: frozenset[str], delimiter: st
     if magic == b"ARROW1":
         return _ahead(_arrow(path, names, progress))
     return _ahead(_csv(path, names, labels, delimiter, progress))
+
+
+def _one_after_another(
+    sources: list[Any], names: list[str], labels: frozenset[str], delimiter: str, progress: Progress | None
+) -> Iterator[Any]:
+    """Each source is the same share of the progress."""
+    unit, every = 1000, len(sources)
+    for place, source in enumerate(sources):
+
+        def part(done: int, total: int, place: int = place) -> None:
+            assert progress is not None
+            progress(unit * place + unit * done // max(total, 1), unit * every)
+
+        yield from batches(source, names, labels, delimiter, None if progress is None else part)
 
 
 def _ahead(coming: Iterator[Any]) -> Iterator[Any]:

@@ -19,7 +19,7 @@ from confide.logs import Logs
 from confide.mechanisms.sources import NoiseSource
 from confide.offline.gain_contributions import BALANCE, Gains, Moments, Shortfalls
 from confide.offline.gain_planning import LEVEL, MODEL_Z, Counted, Mixture, Target, Z, lower_mean, mixture_for, value_in
-from confide.offline.reward_planning import rewards_of
+from confide.offline.reward_planning import lower_rewards, rewards_of
 from confide.offline.row_planning import rows_of
 from confide.offline.table_features import Array, Table, step_ranges
 from confide.offline.transition_contributions import RootCounts, RootTransitions
@@ -307,7 +307,10 @@ def _model_test(model: "PrivateModel", question: _Question, target: Target) -> A
 
 def _counted(model: "PrivateModel", counts: Array, totals: Array, reward_sums: Array, starts: Array, noise: float) -> Counted:
     table = model.table
+    if table.rewards is not None:
+        return Counted(table, counts, totals, starts, table.rewards, noise, model.total_weight)
     rows = rows_of(counts, totals, noise, model.total_weight, table.support)
-    mean, std = rewards_of(table, rows, reward_sums, noise / (model.reward_weight or 1.0))
-    rewards = np.maximum(mean - std, table.reward_low) if table.rewards is None else mean
+    mean, std = rewards_of(table, model.rows, model.reward_sums, model.noise_std / model.reward_weight)
+    paying = mean - std > table.reward_low  # by the learning part
+    rewards = lower_rewards(table, paying, rows, reward_sums, noise / model.reward_weight, MODEL_Z)
     return Counted(table, counts, totals, starts, rewards[: table.states], noise, model.total_weight)
