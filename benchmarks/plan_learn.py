@@ -4,11 +4,11 @@
 
 Predicted and measured is the number of people from which on the plan (pessimism 1) is at least 10 % of the way from what was done to the
 best policy, in half of the runs. delta = 1e-6, replace. Worlds are those of `offline.py`; garnets have 5 actions and 3 successors.
-- `exact` predicts with the world itself as the stand-in: its dynamics and behaviour are assumed to be known. It draws noisy counts, not people.
+- `exact` predicts with the world itself as the stand-in: its dynamics and behaviour are assumed to be known. Counts are drawn, not people.
 - `sizes` predicts with a random table (garnet) as the stand-in, which has as many states, actions, successors and rewarded states, the same
   discount, and behaviour that is as narrow. Who knows these numbers only has such a stand-in.
-- `measured`: logs of simulated people, other seeds. The share of 50 runs that learn is measured at .7, 1 and 1.3 times the exact prediction,
-  then by bisection around one half; the number of people at one half is interpolated.
+- `measured`: logs of simulated people, other seeds. The share of 50 runs that learn is measured at .7, 1 and 1.3 times the exact
+  prediction, then by bisection around one half; the number of people at one half is interpolated.
 """
 
 import argparse

@@ -1,6 +1,5 @@
 """Cells of a raw table as numbers: ids, times, states, actions, rewards and probabilities. What cannot be read is counted, per column."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from confide.errors import LogError
 from confide.logs.arrays import NULL, Array, Flags, Ints, whole_numbers
-from confide.logs.labels import LONGEST, MOST
+from confide.logs.labels import LONGEST, MOST, Vocabulary
 
 Codes = np.ndarray[tuple[int], np.dtype[np.int32]]
 MISSING = -1  # the code of a state or action that is not there
@@ -243,12 +242,12 @@ class Categories:
     `declared`: the labels, or how many numbers there are; None: whole numbers, or, if `collect`, the labels that are found.
     """
 
-    def __init__(self, tally: Tally, declared: Sequence[str] | int | None, collect: bool) -> None:
+    def __init__(self, tally: Tally, declared: Vocabulary | int | None, collect: bool) -> None:
         self.tally, self._collect = tally, collect and declared is None
         self._limit = declared - 1 if isinstance(declared, int) else LARGEST
-        labels = () if declared is None or isinstance(declared, int) else declared
-        self._labels, self._labelled = {label: code for code, label in enumerate(labels)}, bool(labels)
-        self.seen = np.zeros(declared if isinstance(declared, int) else len(labels), np.bool_)
+        self._labelled = isinstance(declared, Vocabulary)
+        self._labels = dict(declared.numbers) if isinstance(declared, Vocabulary) else {}
+        self.seen = np.zeros(len(declared.names) if isinstance(declared, Vocabulary) else declared or 0, np.bool_)
 
     @property
     def found(self) -> list[str]:
