@@ -137,6 +137,23 @@ def test_declared_labels_say_how_many_states_and_actions_there_are(labelled, cal
     assert json.loads(call("evaluate", "log.parquet", "--no-privacy", "--discount", 0.9, "--json"))["labels"] == ["well", "ill"]
 
 
+def test_a_policy_of_clusters_says_what_to_do_for_each_label(labelled, call):
+    """The number of states is that of the clusters, and the policy is lifted to the labels that are in them."""
+    Path("clusters.csv").write_text("# public\nwell,at home\nill, in hospital\nshock,in hospital\n")
+    more = ["--out", "log.parquet", "--actions-file", "actions.txt", "--state-clusters"]
+    assert "clusters of 3 declared labels" in call(*labelled, *more, "clusters.csv")
+    assert "clusters of 3 labels" in call("learn", "log.parquet", "--no-privacy", "--discount", 0.9, "--out", "out").replace(
+        "\n", " "
+    )
+    found = json.loads(Path("out/policy.json").read_text())
+    assert list(found["policy"]) == ["at home", "in hospital"]
+    done, lifted = found["policy"], found["policy_of_members"]
+    assert lifted == {"well": done["at home"], "ill": done["in hospital"], "shock": done["in hospital"]}
+    assert PrivateModel.load("out").labels.members == (("well",), ("ill", "shock"))
+    assert "not both" in call(*labelled, *more, "clusters.csv", "--states-file", "states.txt", code=2)
+    assert "a label and its cluster" in call(*labelled, *more, "states.txt", code=2)
+
+
 def test_labels_from_the_data_say_nothing(labelled, call):
     call(*labelled, "--out", "log.parquet", "--labels-from-data")
     for command in ("learn", "evaluate"):

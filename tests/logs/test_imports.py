@@ -174,6 +174,25 @@ def test_texts_with_ends_of_lines_at_the_end_of_a_block(imported, monkeypatch):
     assert len(imported(*lines, head=HEAD.replace("\n", ",note\n"))[1]["a"]) == 100
 
 
+def test_states_that_are_clusters_of_labels(imported, tmp_path):
+    clusters = {"shock": "bad", "mild": "fair", "severe": "bad"}
+    lines = "a,s,2020-01-01,mild,low,1", "a,s,2020-01-02,severe,high,0", "a,s,2020-01-03,shock,low,0"
+    found, rows = imported(*lines, states=clusters)
+    assert [row[2] for row in rows["a"]] == [1, 0, 0]
+    expected = Labels(("bad", "fair"), ("low", "high"), members=(("shock", "severe"), ("mild",)))
+    assert found.labels == open_logs(tmp_path / "log.parquet").labels == expected
+    assert "the states are clusters of 3 declared labels; the log has the clusters only" in str(found)
+    with pytest.raises(LogError, match="not among the 3 declared states"):
+        imported("a,s,2020-01-01,bad,low,1", states=clusters)  # the name of a cluster is no label
+    for wrong in ({"mild": 1}, {"mild": " "}, {1: "bad"}, {}, {"mild": ["bad"]}):
+        with pytest.raises(InvalidParameter):
+            imported(*lines, states=wrong)
+    with pytest.raises(InvalidParameter, match="actions must be a list"):
+        imported(*lines, actions={"low": "any", "high": "any"})
+    with pytest.raises(InvalidParameter, match="members"):
+        Labels(("bad", "fair"), members=(("shock",),))
+
+
 def test_labels(imported, tmp_path):
     line = "a,s,2020-01-01, severe ,low,1"
     found, _ = imported(line, states=["NA", "mild", "severe", "dead"])

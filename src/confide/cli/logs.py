@@ -87,6 +87,13 @@ StatesFile = Annotated[
     Path | None,
     typer.Option(help="Labels of states, one per line: public, and shown with results. A value that is none of them is refused."),
 ]
+StateClusters = Annotated[
+    Path | None,
+    typer.Option(
+        help="CSV of label,cluster without a header, public: states are the clusters, which makes a smaller table.",
+        show_default=False,
+    ),
+]
 ActionsFile = Annotated[Path | None, typer.Option(help="Labels of actions, one per line: public, and shown with results.")]
 States = Annotated[int | None, typer.Option(help="Number of states, if they are whole numbers from 0.", min=1)]
 Actions = Annotated[int | None, typer.Option(help="Number of actions, if they are whole numbers from 0.", min=1)]
@@ -129,6 +136,7 @@ def import_(
     action: Action = "",
     probability: Probability = "",
     states_file: StatesFile = None,
+    state_clusters: StateClusters = None,
     actions_file: ActionsFile = None,
     states: States = None,
     actions: Actions = None,
@@ -158,7 +166,7 @@ def import_(
             source,
             out,
             **columns,
-            states=_declared("states", states, states_file),
+            states=_states(states, states_file, state_clusters),
             actions=_declared("actions", actions, actions_file),
             labels_from_data=labels_from_data,
             unknown=unknown,
@@ -177,6 +185,16 @@ def import_(
     else:
         typer.echo(str(found))
         typer.echo(f"log: {found.path} (confide logs check looks at it, confide evaluate releases from it)")
+
+
+def _states(number: int | None, file: Path | None, clusters: Path | None) -> Any:
+    from confide.logs.labels import read_clusters
+
+    if clusters is None:
+        return _declared("states", number, file)
+    if number is not None or file is not None:
+        raise typer.BadParameter("give --state-clusters, or --states or --states-file, not both")
+    return read_clusters(clusters)
 
 
 def _declared(name: str, number: int | None, file: Path | None) -> Any:

@@ -1,7 +1,6 @@
 """Cells of a raw table as numbers: ids, times, states, actions, rewards and probabilities. What cannot be read is counted, per column."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 from confide.arguments import shown
 from confide.errors import InvalidParameter, LogError
 from confide.logs.arrays import NULL, Array, Flags, Ints, whole_numbers
-from confide.logs.labels import LONGEST, MOST
+from confide.logs.labels import LONGEST, MOST, Vocabulary
 
 Codes = np.ndarray[tuple[int], np.dtype[np.int32]]
 MISSING = -1  # the code of a state or action that is not there
@@ -319,16 +318,16 @@ class Categories:
     `declared`: the labels, or how many numbers there are; None: whole numbers, or, if `collect`, the labels that are found.
     """
 
-    def __init__(self, tally: Tally, declared: Sequence[str] | int | None, collect: bool) -> None:
+    def __init__(self, tally: Tally, declared: Vocabulary | int | None, collect: bool) -> None:
         self.tally, self._collect = tally, collect and declared is None
         self._limit = declared - 1 if isinstance(declared, int) else LARGEST
-        labels = () if declared is None or isinstance(declared, int) else declared
-        self._labels, self._labelled = {label: code for code, label in enumerate(labels)}, bool(labels)
+        self._labelled = isinstance(declared, Vocabulary)
+        self._labels = dict(declared.numbers) if isinstance(declared, Vocabulary) else {}
         self._folded, self.miswritten = (
-            {label.casefold() for label in labels},
+            {label.casefold() for label in self._labels},
             False,
-        )  # a label in other letters, upper or lower, was found
-        self.seen = np.zeros(declared if isinstance(declared, int) else len(labels), np.bool_)
+        )  # a label in other letters, upper or lower
+        self.seen = np.zeros(len(declared.names) if isinstance(declared, Vocabulary) else declared or 0, np.bool_)
 
     @property
     def found(self) -> list[str]:

@@ -91,6 +91,9 @@ def words(learned: Learned) -> list[tuple[str, str]]:
     lines = [("result", learned.headline), ("guarantee", _promised(learned)), ("model", how)]
     if (found := learned.improvement) is not None:
         lines.insert(1, ("tested", f"{found}. {found.basis[0].upper()}{found.basis[1:]}."))
+    if members := policy.labels.members:
+        text = f"the {len(members):,} states are public clusters of {sum(map(len, members)):,} labels, which are treated alike"
+        lines.append(("clusters", f"{text}; policy.json lists what to do for each label."))
     return [*lines, *learned.said, *(("assumed", text) for text in assumed)]
 
 
