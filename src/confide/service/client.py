@@ -255,7 +255,7 @@ class Device:
         headers = {"Idempotency-Key": self._kept["nonce"], "Content-Type": "application/json"}
         answer = self._retried("POST", "reports", headers, base64.b64decode(self._kept["sent"]))
         if answer.status not in (200, 201, 410):
-            raise ServiceRefused(answer.status, _kind(answer))
+            raise ServiceRefused(answer.status, refusal(answer))
         outcome = "late" if answer.status == 410 else str(json.loads(answer.body)["outcome"])
         self._kept = {name: value for name, value in self._kept.items() if name not in ("sent", "nonce")} | {"outcome": outcome}
         self._keep()
@@ -284,7 +284,7 @@ class Device:
     def _get(self, path: str) -> Response:
         answer = self._retried("GET", path, {}, None)
         if answer.status != 200:
-            raise ServiceRefused(answer.status, _kind(answer))
+            raise ServiceRefused(answer.status, refusal(answer))
         return answer
 
     def _retried(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
@@ -328,7 +328,8 @@ def _of_manifest(run: str, body: bytes) -> bytes:
     return Statement("manifest", run, "", 0, digest(body)).to_bytes()
 
 
-def _kind(answer: Response) -> str:
+def refusal(answer: Response) -> str:
+    """The kind of a problem (RFC 9457)."""
     try:
         return str(json.loads(answer.body)["type"]).rsplit("/", 1)[-1]
     except (ValueError, KeyError, TypeError):

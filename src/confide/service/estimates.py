@@ -47,7 +47,7 @@ def estimates(manifest: bytes, releases: Sequence[ReleaseRow]) -> Estimates:
     if math.prod(problem.get(name, 1) for name in ("horizon", "states", "actions")) > LARGEST:
         return Estimates((), {}, None, TOO_LARGE)
     try:
-        learner = _learner(manifest)
+        learner = learner_of(manifest)
     except (ConfideError, ImportError):
         return Estimates((), {}, None, NOT_MADE)
     chosen = np.unique(np.linspace(0, len(releases) - 1, min(MOST, len(releases))).astype(int)).tolist()
@@ -71,7 +71,8 @@ def estimates(manifest: bytes, releases: Sequence[ReleaseRow]) -> Estimates:
 
 
 @lru_cache(maxsize=32)
-def _learner(manifest: bytes) -> Learner:
+def learner_of(manifest: bytes) -> Learner:
+    """The learner that a manifest names; it draws no noise."""
     told = json.loads(manifest)
     made = spec_of(told).learner(noise_source("fast"))  # no noise is drawn here
     if made.settings != told["agent"]["settings"]:
@@ -102,7 +103,7 @@ def spec_of(manifest: dict[str, Any]) -> RunSpec:
 @lru_cache(maxsize=512)
 def _planned(manifest: bytes, row: ReleaseRow) -> Round | None:
     """None where there is nothing to plan: after the last release of some learners."""
-    learner = _learner(manifest)
+    learner = learner_of(manifest)
     try:
         return learner.algorithm.plan(_released(learner, row))
     except ConfideError:
