@@ -26,7 +26,10 @@ from confide.service.spec import Batching, RunSpec
 MOST = 64  # rounds that are looked at; of more of them, these stand for their neighbours
 LARGEST = 20_000  # steps times states times actions of a problem that a page plans for
 TOO_LARGE = "The problem is large. This page does not plan for it, so the value of the policy is not estimated here."
-NO_MODEL = "The planner of this agent estimates no model of the whole problem, so the value of its policy is not estimated here."
+NO_MODEL = (
+    "The value of the policy is not estimated here. That needs a model of the whole problem with standard errors, from releases alone; "
+    "the planner of this agent works with bounds or with samples, which give none."
+)
 NOT_MADE = "This page could not make the learner that the manifest names, so the value of its policy is not estimated here."
 
 
