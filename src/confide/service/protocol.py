@@ -9,17 +9,21 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from confide.service.answers import Problem
 
+REST = 2**18  # so many bytes were on the way when the answer was given
+
 
 class ImpatientProtocol(H11Protocol):
     """uvicorn's protocol waits for ever for the headers of a request, and reads on for ever after it has refused a body.
 
-    Here the connection is closed if `header_seconds` pass between its beginning, or its first byte after an answer, and the next request.
+    Here the connection is closed if `header_seconds` pass between its beginning, or its first byte after an answer, and the next request;
+    and if more than `REST` bytes of a body come after the answer.
     """
 
     def __init__(self, *given: Any, header_seconds: float, **more: Any) -> None:
         super().__init__(*given, **more)
         self._header_seconds = header_seconds
         self._waiting: asyncio.TimerHandle | None = None
+        self._rest = REST
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -30,23 +34,28 @@ class ImpatientProtocol(H11Protocol):
         super().data_received(data)
         if self.cycle is not before:
             self._stop_waiting()
-        elif (before is None or before.response_complete) and self._waiting is None:
-            self._wait()
+            self._rest = REST
+        elif before is None or before.response_complete:
+            self._rest -= len(data)
+            if self._rest < 0:
+                self._give_up()
+            elif self._waiting is None:
+                self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
 
     def _wait(self) -> None:
-        self._waiting = self.loop.call_later(self._header_seconds, self._too_slow)
+        self._waiting = self.loop.call_later(self._header_seconds, self._give_up)
 
     def _stop_waiting(self) -> None:
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
 
-    def _too_slow(self) -> None:
-        """Nothing is answered: whoever sends one byte a minute would not read it."""
+    def _give_up(self) -> None:
+        """Nothing is answered: whoever sends one byte a minute, or does not stop, would not read it."""
         if not self.transport.is_closing():
             self.transport.abort()
 
