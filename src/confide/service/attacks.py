@@ -69,7 +69,7 @@ def attack_service(
 ) -> Attacked:
     """Attack a run. `api_key` is of a device; that of an admin also counts people, pauses and enrols. `seen`: of an audit before a restart.
 
-    `reports`: how many invented people may be counted, at most. The audit needs about six of them, and a whole batch where the run has no
+    `reports`: how many invented people may be counted, at most. The audit needs two of them, and a whole batch where the run has no
     release yet, because a late report needs an older one.
     """
     check_address(url, run)
