@@ -171,9 +171,10 @@ def test_messages_from_a_secure_source_and_of_pure_requests_stand():
 
 
 def test_the_plain_gaussian_mechanism_is_audited_sharply():
-    result = attack("gaussian", runs=80_000, privacy=PRIVACY)
-    assert 0.8 < result.sharpness < 1
-    assert 0.9 < result.mu_lower / result.mu < 1
+    """At 20 000 runs .68 to .78 and .88 to .95; at 80 000 .80 to .91 and .96 to .98 (6 seeds each)."""
+    result = attack("gaussian", runs=20_000, privacy=PRIVACY)
+    assert 0.65 < result.sharpness < 1
+    assert 0.87 < result.mu_lower / result.mu < 1
 
 
 @pytest.mark.parametrize("name", ["tree", "honaker", "toeplitz", "laplace"])

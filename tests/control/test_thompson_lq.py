@@ -32,9 +32,9 @@ def test_they_learn_privately(kind, system, most):
 
 
 def test_they_learn_without_privacy():
-    """Measured over 5 seeds: 7.0 +- .6 and 9.2 +- .5."""
-    assert regret(ThompsonLQ, oscillator(), confide.NoPrivacy(), seeds=range(5)) < 11
-    assert regret(ThompsonLQ, thermal(), confide.NoPrivacy(), seeds=range(5)) < 16
+    """Measured over 5 seeds: 7.0 +- .6 and 9.2 +- .5. Of two seeds the standard errors are 1.6 times as large."""
+    assert regret(ThompsonLQ, oscillator(), confide.NoPrivacy(), seeds=range(2)) < 11
+    assert regret(ThompsonLQ, thermal(), confide.NoPrivacy(), seeds=range(2)) < 16
 
 
 @BOTH
