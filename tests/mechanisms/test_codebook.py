@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from confide.audit.mechanisms import Scaled
 from confide.errors import InvalidParameter
-from confide.mechanisms import sources
+from confide.mechanisms import codebook, sources
 from confide.mechanisms.codebook import COORDINATES, Codebook, Drawn, SignReport, best_codebook, best_report, best_signs
 from confide.mechanisms.sources import FastSource, noise_source
 from confide.mixtures.question_contributions import Answers
@@ -247,3 +247,9 @@ def test_how_long_a_draw_takes_says_nothing_about_it(loss):
     with localcontext() as context:
         context.prec = 100
         assert 0 < Decimal(limit) / 2**128 - (-Decimal(loss)).exp() < Decimal(2) ** -126
+
+
+@given(nonce=st.binary(min_size=16, max_size=16), counter=st.integers(0, 2**40))
+def test_the_generator_of_a_nonce_is_philox_with_this_key(nonce, counter):
+    made = codebook._philox(nonce, counter).random_raw(9)
+    assert (made == np.random.Philox(key=int.from_bytes(nonce), counter=counter).random_raw(9)).all()

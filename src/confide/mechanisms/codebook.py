@@ -8,6 +8,7 @@ may change from version to version.
 """
 
 import math
+import threading
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -112,12 +113,32 @@ class Codebook:
     def _rows(self, nonce: bytes, start: int, stop: int) -> npt.NDArray[np.float32]:
         """Vectors start to stop [i, size + 1]."""
         one, half = np.float32(1), self._width // 2
-        bits = np.random.Philox(key=int.from_bytes(nonce), counter=start * self._width // 8)
+        bits = _philox(nonce, start * self._width // 8)
         raw = bits.random_raw((stop - start) * half).astype("<u8", copy=False).view("<u4") >> np.uint32(8)
         even = raw.astype(np.float32).reshape(stop - start, 2, half)
         length = np.sqrt(np.float32(-2) * np.log((even[:, 0] + one) * np.float32(2.0**-24)))
         angle = even[:, 1] * np.float32(2.0**-23 * math.pi)
         return np.concatenate([length * np.cos(angle), length * np.sin(angle)], axis=1)[:, : self.size + 1]
+
+
+_GENERATORS = threading.local()
+
+
+def _philox(nonce: bytes, counter: int) -> np.random.Philox:
+    """Philox(key, counter), from one generator of this thread: a new one asks the system for a seed that nobody needs."""
+    if not hasattr(_GENERATORS, "philox"):
+        _GENERATORS.philox = np.random.Philox(0)
+    made: np.random.Philox = _GENERATORS.philox
+    high, low = divmod(int.from_bytes(nonce), 2**64)
+    made.state = {
+        "bit_generator": "Philox",
+        "state": {"counter": np.array([counter, 0, 0, 0], dtype=np.uint64), "key": np.array([low, high], dtype=np.uint64)},
+        "buffer": np.zeros(4, dtype=np.uint64),
+        "buffer_pos": 4,
+        "has_uint32": 0,
+        "uinteger": 0,
+    }
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +214,7 @@ class SignReport:
 
     def _picked(self, nonce: bytes) -> tuple[npt.NDArray[np.int64], Array]:
         """Which coordinates, and for each of them a number in [0, 1) that rounds it."""
-        raw = np.random.Philox(key=int.from_bytes(nonce)).random_raw(self.size + self.asked)
+        raw = _philox(nonce, 0).random_raw(self.size + self.asked)
         picked = np.argsort(raw[: self.size], kind="stable")[: self.asked].astype(np.int64)
         return picked, (raw[self.size :] >> np.uint64(11)).astype(np.float64) * 2.0**-53
 

@@ -7,7 +7,7 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -250,7 +250,7 @@ class Web:
         return JSONResponse({"action": action, "generation": generation}, headers=NO_STORE)
 
     async def _body(self, request: Request, run: LiveRun) -> dict[str, Any]:
-        limit = self.limits.least_body + 40 * run.episode_size() + 14 * run.coordinates
+        limit = self.limits.least_body + 40 * run.episode_size + 14 * run.coordinates
         try:
             async with asyncio.timeout(self.limits.body_seconds):
                 data = await read_body(request, limit)
@@ -430,7 +430,9 @@ def _content(given: dict[str, Any], run: LiveRun) -> Any:
         raise Problem(400, "invalid", "message must be the bytes of a message in base64") from None
 
 
+@lru_cache(maxsize=64)
 def _answered(answer: Answer) -> Response:
+    """Made once: an answer can be given any number of times."""
     if answer.status < 300:
         body = f'{{"outcome":"{answer.outcome}","generation":{answer.generation}}}'
         return Response(body, answer.status, NO_STORE, media_type="application/json")

@@ -47,6 +47,7 @@ class LiveRun:
         if self.learner.released().generation != row.generation or total.generation != row.generation:
             raise StateError(f"run {row.name}: state, sum and release are of different generations")
         self._shapes = shapes(self.learner, self.spec.world().public)
+        self.episode_size = _episode_size(*self._shapes)
         self.size = self._open_size()
         self.users = total.users
         self.coordinates = self._nothing().size  # of a contribution
@@ -135,10 +136,10 @@ class LiveRun:
         self.round = Signed(body, statement.digest, key.sign(statement.to_bytes()), key.id)
         self.served = self.generation, self.learner.current_round()
 
-    def episode_size(self) -> int:
-        """How many numbers a report may hold at most: public."""
-        horizon, state, action = self._shapes
-        return (horizon + 1) * (int(np.prod(state)) + int(np.prod(action)) + 1)
+
+def _episode_size(horizon: int, state: tuple[int, ...], action: tuple[int, ...]) -> int:
+    """How many numbers a report may hold at most: public."""
+    return (horizon + 1) * (math.prod(state) + math.prod(action) + 1)
 
 
 def signed_release(run: Any, body: bytes, users: int, generation: int, previous: str, key: SigningKey) -> ReleaseRow:

@@ -1,6 +1,7 @@
 """What is the same in every dialect of SQL, with `?` for values. Dialects differ in locks, and in how many rows come at once."""
 
 import importlib.resources
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -32,13 +33,13 @@ def the_sum(found: list[Row], run: str) -> Row:
     return found[0]
 
 
-class Reads:
+class Reads(ABC):
     """The part of a `Store` that reads."""
 
     made = "number"  # the column that says in which order signing keys were made
 
-    def _read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        raise NotImplementedError
+    @abstractmethod
+    def _read(self, query: str, *values: object) -> list[tuple[Any, ...]]: ...
 
     def runs(self) -> list[str]:
         return [name for (name,) in self._read("SELECT name FROM run ORDER BY name")]
@@ -80,14 +81,14 @@ class Reads:
         )
 
 
-class Writes:
+class Writes(ABC):
     """The part of a `Transaction` that needs no lock of its own. `_do` gives the rows of a query, `_changed` how many rows it changed."""
 
-    def _do(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        raise NotImplementedError
+    @abstractmethod
+    def _do(self, query: str, *values: object) -> list[tuple[Any, ...]]: ...
 
-    def _changed(self, query: str, *values: object) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def _changed(self, query: str, *values: object) -> int: ...
 
     def create_run(self, run: RunRow, first: ReleaseRow) -> None:
         values = [getattr(run, name) for name in _RUN.split(", ")]
