@@ -504,9 +504,8 @@ def test_an_attack_does_not_refute_it_and_refutes_it_with_a_quarter_of_the_noise
         with pytest.raises(PrivacyError):
             case.make(privacy, noise_source("fast", 0))
         return
-    runs = (
-        400 if (name, privacy.trust.value) == ("questions-vi", "joint") else 100
-    )  # noise of the cube: only the largest coordinate tells
+    # noise of the cube is told apart only where the largest coordinate tells; without a mu 100 runs show an epsilon of 1.95 at most
+    runs = {("questions-vi", "joint"): 400, ("tabular-psrl", "distributed"): 200}.get((name, privacy.trust.value), 100)
     honest, broken = (
         refute(FirstRelease(case, privacy, factor), delta=1e-2, runs=runs, rng=np.random.default_rng(5)) for factor in (1.0, 0.25)
     )
