@@ -287,7 +287,13 @@ READS = {
     ("logs", "import"),
 }  # where the file is the hostile part
 FILE_OPTIONS = {"features": "table", "weights": "table", "target": "policy", "ledger": "ledger", "visit_shares": "table"}
-FILE_OPTIONS |= {"rewards": "table", "support": "table", "states_file": "labels", "actions_file": "labels"}
+FILE_OPTIONS |= {
+    "rewards": "table",
+    "support": "table",
+    "states_file": "labels",
+    "state_clusters": "labels",
+    "actions_file": "labels",
+}
 SOME_VALID = {
     "agent": [
         "ucrl-vtr",

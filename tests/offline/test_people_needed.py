@@ -47,6 +47,20 @@ def test_the_prediction_is_within_thirty_per_cent(found, made, world):
     assert fewer <= 0.5 <= more and fewer < more
 
 
+def test_the_sums_of_many_people_are_like_those_of_a_log(world):
+    """Row totals and rewards agree with cells, as in a log, and means are those of other people."""
+    made = ModelRelease(states=4, actions=2, discount=0.9)
+    found = rehearsal(made, world)
+    statistic = made.statistic(STEPS)
+    cells, totals, rewards, starts = statistic.bound.unpack(found.sums(20_000, np.random.default_rng(3)))
+    rows = np.add.reduceat(cells, statistic.support.indptr[:8])
+    np.testing.assert_allclose(totals[:8], rows)
+    users = simulate(world, uniform_policy(STEPS, 4, 2), 20_000, np.random.default_rng(4))
+    logged = sum(statistic.contribution(block).values for block in users)
+    for mine, theirs in zip((cells, totals, rewards, starts), statistic.bound.unpack(logged), strict=True):
+        assert np.abs(mine - theirs).max() < 6 * np.sqrt(2 * max(np.abs(theirs).max(), 1.0))
+
+
 def test_less_privacy_needs_fewer_people(found):
     several = [people_needed(found, confide.CentralDP(epsilon, 1e-6), runs=3) for epsilon in (0.5, 2.0)]
     assert several[0] > 2 * several[1]

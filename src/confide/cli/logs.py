@@ -76,9 +76,23 @@ Time = Annotated[str, typer.Option(help="Column of timestamps or numbers that or
 TimeFormat = Annotated[
     str | None, typer.Option(help="Format of timestamps that are not ISO 8601, such as '%d/%m/%Y %H:%M'.", show_default=False)
 ]
+Every = Annotated[
+    str | None,
+    typer.Option(
+        help="Public length of a step, such as 4h or 30min (us, ms, s, min, h, d, w), or a number where times are numbers.",
+        show_default="each time is a step",
+    ),
+]
 StatesFile = Annotated[
     Path | None,
     typer.Option(help="Labels of states, one per line: public, and shown with results. A value that is none of them is refused."),
+]
+StateClusters = Annotated[
+    Path | None,
+    typer.Option(
+        help="CSV of label,cluster without a header, public: states are the clusters, which makes a smaller table.",
+        show_default=False,
+    ),
 ]
 ActionsFile = Annotated[Path | None, typer.Option(help="Labels of actions, one per line: public, and shown with results.")]
 States = Annotated[int | None, typer.Option(help="Number of states, if they are whole numbers from 0.", min=1)]
@@ -107,7 +121,12 @@ KeyFile = Annotated[
 
 @app.command("import")
 def import_(
-    source: Annotated[str, typer.Argument(help="CSV, Parquet or Arrow file, or minari:NAME.", show_default=False)],
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            help="CSV, Parquet or Arrow files with the same columns, in any order, or minari:NAME.", show_default=False
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Parquet file to write.", show_default=False)],
     user: ImportUser = "user",
     stay: Stay = "",
@@ -117,6 +136,7 @@ def import_(
     action: Action = "",
     probability: Probability = "",
     states_file: StatesFile = None,
+    state_clusters: StateClusters = None,
     actions_file: ActionsFile = None,
     states: States = None,
     actions: Actions = None,
@@ -127,6 +147,7 @@ def import_(
     drop: Drop = "row",
     fill_reward: FillReward = None,
     time_format: TimeFormat = None,
+    every: Every = None,
     delimiter: Delimiter = ",",
     key: KeyFile = None,
     as_json: AsJson = False,
@@ -145,7 +166,7 @@ def import_(
             source,
             out,
             **columns,
-            states=_declared("states", states, states_file),
+            states=_states(states, states_file, state_clusters),
             actions=_declared("actions", actions, actions_file),
             labels_from_data=labels_from_data,
             unknown=unknown,
@@ -154,6 +175,7 @@ def import_(
             drop=drop,
             fill_reward=fill_reward,
             time_format=time_format,
+            every=every,
             delimiter="\t" if delimiter == "\\t" else delimiter,
             key=key,
             progress=progress,
@@ -163,6 +185,16 @@ def import_(
     else:
         typer.echo(str(found))
         typer.echo(f"log: {found.path} (confide logs check looks at it, confide evaluate releases from it)")
+
+
+def _states(number: int | None, file: Path | None, clusters: Path | None) -> Any:
+    from confide.logs.labels import read_clusters
+
+    if clusters is None:
+        return _declared("states", number, file)
+    if number is not None or file is not None:
+        raise typer.BadParameter("give --state-clusters, or --states or --states-file, not both")
+    return read_clusters(clusters)
 
 
 def _declared(name: str, number: int | None, file: Path | None) -> Any:

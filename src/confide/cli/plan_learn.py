@@ -1,25 +1,37 @@
 """confide plan learn: how many people a log needs until what is learned beats what was done."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from confide.cli.options import AsJson, print_json
 from confide.cli.plan import Delta, Discount, Epsilon, Relation, promise_of
 
+if TYPE_CHECKING:
+    from confide.problems import TabularMDP
+
+_STEPS = 21
 _TIMES = (0.5, 1.0, 2.0)  # the epsilon that is asked for
 
 
 def learn(
     on: Annotated[
-        str,
+        str | None,
         typer.Option(help="Public stand-in: a table from `confide list`, or the file of a saved problem.", show_default=False),
-    ],
+    ] = None,
+    states: Annotated[
+        int | None,
+        typer.Option(help="Without --on: the stand-in is a random table with so many states.", min=2, show_default=False),
+    ] = None,
+    actions: Annotated[int | None, typer.Option(help="Actions of the random table.", min=2, show_default=False)] = None,
+    successors: Annotated[int, typer.Option(help="States that can follow each state and action of the random table.", min=1)] = 3,
     epsilon: Epsilon = None,
     delta: Delta = None,
     discount: Discount = 0.95,
     transitions: Annotated[int, typer.Option(help="Transitions counted per user.", min=1)] = 20,
-    steps: Annotated[int, typer.Option(help="Steps of a trajectory.", min=2)] = 21,
+    steps: Annotated[
+        int | None, typer.Option(help="Steps of a trajectory.", min=2, show_default="21, or those of a saved problem")
+    ] = None,
     known_rewards: Annotated[bool, typer.Option("--known-rewards/--learned-rewards", help="Whether rewards are public.")] = True,
     usual: Annotated[
         float | None,
@@ -41,7 +53,8 @@ def learn(
     from confide.offline.people_needed import people_needed, rehearsal
 
     privacy = promise_of(epsilon, delta, relation)
-    made, world, behaviour = _stand_in(on, problem_seed, steps, discount, transitions, known_rewards, usual)
+    world = _world(on, (states, actions, successors), problem_seed, steps)
+    made, behaviour = _release(world, problem_seed, discount, transitions, known_rewards, usual)
     found, rows = rehearsal(made, world, behaviour), []
     for one in [times * privacy.epsilon for times in _TIMES]:
         try:
@@ -51,25 +64,47 @@ def learn(
                 raise
             continue
         rows.append({"epsilon": one, "people": needed})
-    assumed = f"the log is like {world.name}: {made.states:,} states, {made.actions:,} actions, trajectories of {steps:,} steps"
+    sizes = f"{made.states:,} states, {made.actions:,} actions, trajectories of {world.horizon:,} steps"
+    assumed = f"the log is like {world.name if on else 'a random table'}: {sizes}"
+    if not on:
+        assumed += (
+            ". In a table with another structure it may be many times more, or fewer: use --on if you know one that is like yours"
+        )
     if as_json:
         print_json({"people": rows, "score": score, "assumed": assumed, "delta": privacy.delta})
         return
     _print(rows, privacy.epsilon, score, assumed)
 
 
-def _stand_in(on: str, seed: int, steps: int, discount: float, transitions: int, known: bool, usual: float | None) -> Any:
+def _world(on: str | None, sizes: tuple[int | None, int | None, int], seed: int, steps: int | None) -> "TabularMDP":
+    """The stand-in: a table by name, of a file, or a random one of these states, actions and successors."""
+    from confide.errors import InvalidParameter
+    from confide.problems import TabularMDP, garnet
+    from confide.problems.catalogue import PROBLEMS, make
+
+    states, actions, successors = sizes
+    if on is None:
+        if states is None or actions is None:
+            raise InvalidParameter("give --on, a table that is like yours, or --states and --actions")
+        few = min(successors, states)
+        return garnet(
+            states=states, actions=actions, branches=few, rewarded=max(1, states // 10), horizon=steps or _STEPS, seed=seed
+        )
+    if states is not None or actions is not None:
+        raise InvalidParameter("--on has its own states and actions: omit --states and --actions")
+    world = make(on, seed=seed, horizon=steps or (_STEPS if on in PROBLEMS else None))
+    if not isinstance(world, TabularMDP):
+        raise InvalidParameter(f"{on} is no table: choose riverswim, garnet or another one from `confide list`")
+    return world
+
+
+def _release(world: "TabularMDP", seed: int, discount: float, transitions: int, known: bool, usual: float | None) -> Any:
+    """What is released, and the behaviour [s, a]; None if all actions are alike."""
     import numpy as np
 
     from confide.arguments import real
-    from confide.errors import InvalidParameter
     from confide.offline import ModelRelease
-    from confide.problems import TabularMDP
-    from confide.problems.catalogue import make
 
-    world = make(on, seed=seed, horizon=steps)
-    if not isinstance(world, TabularMDP):
-        raise InvalidParameter(f"{on} is no table: choose riverswim, garnet or another one from `confide list`")
     rewards = world.rewards[0]
     S, A = rewards.shape
     made = ModelRelease(
@@ -82,10 +117,10 @@ def _stand_in(on: str, seed: int, steps: int, discount: float, transitions: int,
         ends=False,
     )
     if usual is None:
-        return made, world, None
+        return made, None
     habit = np.full((S, A), (1 - real("--usual", usual, at_least=0, at_most=1)) / max(A - 1, 1))
     habit[np.arange(S), np.random.default_rng(seed).integers(A, size=S)] = usual
-    return made, world, habit / habit.sum(axis=1, keepdims=True)
+    return made, habit / habit.sum(axis=1, keepdims=True)
 
 
 def _print(rows: list[dict[str, Any]], epsilon: float, score: float, assumed: str) -> None:

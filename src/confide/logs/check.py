@@ -8,7 +8,7 @@ import numpy as np
 from confide.errors import LogError
 from confide.logs import _kernels
 from confide.logs.arrays import NULL, Decoder
-from confide.logs.labels import NO_LABELS, Labels
+from confide.logs.labels import KINDS, NO_LABELS, Labels
 from confide.logs.reader import Part
 
 LABEL = "NOT PRIVATE: for the data holder only"
@@ -50,7 +50,9 @@ class Check:
     def __str__(self) -> str:
         lines = [LABEL, *(f"  {words:<58}{getattr(self, name):>15,}" for name, words in _WORDS.items())]
         lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
-        for kind, names in self.labels.to_dict().items():
+        for kind in KINDS:
+            if not (names := getattr(self.labels, kind)):
+                continue
             public = "public" if kind not in self.labels.from_data else "taken from the data, not public"
             lines += [f"  {kind}s ({public}):", *(f"    {number:>6}  {name}" for number, name in enumerate(names))]
         return "\n".join(lines)

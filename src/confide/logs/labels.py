@@ -4,6 +4,7 @@ The labels that occur in a log are data: that "hiv" is among the states tells th
 holder knew before looking, is public and is shown with every result. One that was taken from the data is kept apart, for the holder alone.
 """
 
+import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,22 +38,62 @@ def checked(name: str, labels: Any) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Declared labels with their numbers, and the names of the numbers. A number may have several labels: a cluster."""
+
+    numbers: Mapping[str, int]
+    names: tuple[str, ...]
+
+    @property
+    def members(self) -> tuple[tuple[str, ...], ...]:
+        """The labels of each number, if these are clusters."""
+        if tuple(self.numbers) == self.names:
+            return ()
+        found: list[list[str]] = [[] for _ in self.names]
+        for label, number in self.numbers.items():
+            found[number].append(label)
+        return tuple(map(tuple, found))
+
+
+def vocabulary(name: str, declared: Any) -> Vocabulary:
+    """Of labels in the order of their numbers, or of a mapping from labels to clusters, which are numbered as they occur."""
+    labels = checked(name, tuple(declared) if isinstance(declared, Mapping) else declared)
+    if not labels:
+        raise InvalidParameter(f"{name} must be labels or how many there are, and there are none")
+    if not isinstance(declared, Mapping):
+        return Vocabulary({label: number for number, label in enumerate(labels)}, labels)
+    names = checked(f"clusters of {name}", tuple(dict.fromkeys(listed(f"clusters of {name}", tuple(declared.values()), str))))
+    number = {cluster: place for place, cluster in enumerate(names)}
+    return Vocabulary({label: number[declared[label]] for label in labels}, names)
+
+
+@dataclass(frozen=True, slots=True)
 class Labels:
-    """Of states and of actions; empty where they are numbers. `from_data`: the kinds that were taken from the data, and are not public."""
+    """Of states and of actions; empty where they are numbers. `from_data`: the kinds that were taken from the data, and are not public.
+
+    `members`: if states are clusters of labels, the labels in each of them, which are declared and public.
+    """
 
     state: tuple[str, ...] = ()
     action: tuple[str, ...] = ()
     from_data: tuple[str, ...] = ()
+    members: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
+        members = tuple(checked("members of a cluster", each) for each in listed("members", self.members, tuple, list))
+        checked("members of clusters", [label for each in members for label in each])
+        if members and len(members) != len(self.state):
+            raise InvalidParameter(f"members must be labels for each of {len(self.state)} states, got {len(members)} lists")
+        object.__setattr__(self, "members", members)
         for name in KINDS:
             object.__setattr__(self, name, checked(f"labels of {name}s", getattr(self, name)))
         for name in listed("from_data", self.from_data, str):
             choice("from_data", name, KINDS)
         object.__setattr__(self, "from_data", tuple(self.from_data))
 
-    def to_dict(self) -> dict[str, list[str]]:
-        return {name: list(getattr(self, name)) for name in KINDS if getattr(self, name)}
+    def to_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {name: list(getattr(self, name)) for name in KINDS if getattr(self, name)}
+        return {**found, "members": [list(each) for each in self.members]} if self.members else found
 
     def metadata(self) -> dict[bytes, bytes]:
         """For the schema of a file: one key for labels that are public, another for those that are not."""
@@ -74,7 +115,7 @@ def labels_in(metadata: Mapping[bytes, bytes] | None, where: str) -> Labels:
     try:
         public, hidden = (json.loads(stored.get(key, b"{}")) for key in (PUBLIC, HIDDEN))
         found = {name: tuple(hidden.get(name) or public.get(name, ())) for name in KINDS}
-        return Labels(**found, from_data=tuple(name for name in KINDS if hidden.get(name)))
+        return Labels(**found, from_data=tuple(name for name in KINDS if hidden.get(name)), members=public.get("members", ()))
     except (ValueError, AttributeError, TypeError, RecursionError):
         raise LogError(f"{where}: its labels are damaged; import the log again") from None
 
@@ -96,14 +137,29 @@ def labels_of(paths: Paths) -> Labels:
 
 def read_labels(path: str | Path) -> tuple[str, ...]:
     """A file with one label per line; empty lines and lines that start with # are left out."""
+    found = _lines(path)
+    if not found:
+        raise InvalidParameter(f"{path}: there is no label in it; write one per line")
+    return checked(f"labels in {path}", found)
+
+
+def read_clusters(path: str | Path) -> dict[str, str]:
+    """A CSV file without a header: a label and its cluster on each line; empty lines and lines that start with # are left out."""
+    rows = list(csv.reader(_lines(path), skipinitialspace=True))
+    wrong = next((row for row in rows if len(row) != 2), None)
+    if wrong is not None or not rows:
+        got = "nothing" if wrong is None else shown(",".join(wrong))
+        raise InvalidParameter(f"{path}: each line must be a label and its cluster, such as septic-3,severe; got {got}")
+    labels = checked(f"labels in {path}", [label.strip() for label, _ in rows])
+    return dict(zip(labels, (cluster.strip() for _, cluster in rows), strict=True))
+
+
+def _lines(path: str | Path) -> list[str]:
     try:
         lines = [line.strip() for line in read_text(path, 2**26).splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidParameter(f"{path}: {getattr(error, 'strerror', None) or 'not a text in UTF-8'}") from None
-    found = [line for line in lines if line and not line.startswith("#")]
-    if not found:
-        raise InvalidParameter(f"{path}: there is no label in it; write one per line")
-    return checked(f"labels in {path}", found)
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def named(labels: Sequence[str], number: int) -> str:

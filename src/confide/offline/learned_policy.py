@@ -109,6 +109,8 @@ class LearnedPolicy:
 
     def to_json(self) -> dict[str, Any]:
         names = [named(self.labels.action, a) for a in range(self.actions)]
+        done = [names[a] if a < self.actions else "as logged" for a in map(int, self.choices)]
+        members = self.labels.members
         return {
             "format": FORMAT,
             "value": self.value,
@@ -116,10 +118,8 @@ class LearnedPolicy:
             "improvement_std": self.improvement_std,
             "pessimism": self.pessimism,
             "actions": names,
-            "policy": {
-                named(self.labels.state, s): names[a] if a < self.actions else "as logged"
-                for s, a in enumerate(map(int, self.choices))
-            },
+            "policy": {named(self.labels.state, s): what for s, what in enumerate(done)},
+            **({"policy_of_members": {label: done[s] for s, each in enumerate(members) for label in each}} if members else {}),
             "departures": [asdict(each) for each in self.departures()],
         }
 

@@ -19,7 +19,7 @@ from confide.privacy.loss import GaussianDP, loss_for
 from confide.privacy.request import NoPrivacy, Relation, Request
 from confide.problems.finite import FiniteProblem
 
-_REHEARSED = 4000  # people who are simulated once
+_ROWS = 2_000_000  # of a log that is simulated once, for the mean contribution of a person
 _LEAST, _MOST = 100.0, 1e9
 _STEP = 1.1  # people are told apart up to this factor
 
@@ -34,11 +34,21 @@ class Rehearsal:
     person: Array = field(repr=False)  # the mean contribution
     values: tuple[float, float]  # of the behaviour, and of the best policy
 
+    def sums(self, people: float, rng: np.random.Generator) -> Array:
+        """The sums of so many people, without noise: cells and starts vary by chance, and the other parts agree with them."""
+        statistic = self.made.statistic()
+        bound = statistic.bound
+        cells, totals, rewards, starts = (people * part for part in bound.unpack(self.person))
+        sampled, first = (part + np.sqrt(part) * rng.standard_normal(part.size) for part in (cells, starts))
+        row = np.repeat(np.arange(bound.rows), np.diff(statistic.support.indptr))
+        expected, visits = (np.bincount(row, part, bound.rows) for part in (cells, sampled))
+        paid = rewards * visits / np.where(expected > 0, expected, 1.0) if rewards.size else rewards
+        return np.concatenate([sampled, bound.total_weight * visits[: totals.size], bound.reward_weight * paid, first])
+
     def score(self, people: float, noise_std: float, pessimism: float, rng: np.random.Generator) -> float:
         """The share of the way from the behaviour to the best policy, of a plan from so many people."""
         bound = self.made.statistic().bound
-        sampled = people * self.person + np.sqrt(people * np.maximum(self.person, 0.0)) * rng.standard_normal(bound.size)
-        noisy = sampled + noise_std * rng.standard_normal(bound.size)
+        noisy = self.sums(people, rng) + noise_std * rng.standard_normal(bound.size)
         weights = bound.total_weight, bound.reward_weight
         model = PrivateModel(self.made.table(), *bound.unpack(noisy), noise_std, *weights, no_guarantee(round(people)), None)
         low, high = self.values
@@ -57,12 +67,13 @@ def rehearsal(made: ModelRelease, world: FiniteProblem, behaviour: Array | None 
     ends = np.flatnonzero(terminal).tolist()
     statistic = made.statistic(world.horizon)
     rng = np.random.default_rng(whole("seed", seed, at_least=0))
-    total = sum(statistic.contribution(block).values for block in simulate(world, policy, _REHEARSED, rng, end=ends))
+    people = max(1000, _ROWS // world.horizon)
+    total = sum(statistic.contribution(block).values for block in simulate(world, policy, people, rng, end=ends))
     best = _best(world, made)
     values = _value(world, made, shares), _value(world, made, best)
     if not values[1] > values[0]:
         raise InvalidParameter("in the stand-in nothing is better than the behaviour: there is nothing to learn")
-    return Rehearsal(made, world, shares, np.asarray(total) / _REHEARSED, values)
+    return Rehearsal(made, world, shares, np.asarray(total) / people, values)
 
 
 def people_needed(found: Rehearsal, privacy: Request, *, pessimism: float = 1.0, score: float = 0.1, runs: int = 40) -> int:
@@ -81,8 +92,12 @@ def people_needed(found: Rehearsal, privacy: Request, *, pessimism: float = 1.0,
         noise = found.made.statistic().bound.sensitivity(Relation(privacy.relation)) / loss.mu
 
     def enough(people: float) -> bool:
-        scores = [found.score(people, noise, pessimism, np.random.default_rng([run, 1])) for run in range(runs)]
-        return float(np.median(scores)) >= score
+        learned = failed = 0
+        while 2 * max(learned, failed) < runs:  # whichever reaches half of the runs first decides
+            rng = np.random.default_rng([learned + failed, 1])
+            better = found.score(people, noise, pessimism, rng) >= score
+            learned, failed = learned + better, failed + (not better)
+        return 2 * learned >= runs
 
     low, high = _LEAST, _LEAST
     while not enough(high):
@@ -94,7 +109,7 @@ def people_needed(found: Rehearsal, privacy: Request, *, pessimism: float = 1.0,
     while high > _STEP * low and high > _LEAST:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if enough(middle) else (middle, high)
-    return math.ceil(high)
+    return math.ceil(math.sqrt(low * high))
 
 
 def _dynamics(world: FiniteProblem, made: ModelRelease) -> tuple[Array, Array]:

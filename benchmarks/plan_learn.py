@@ -1,0 +1,113 @@
+"""How many people until what is learned beats what was done: predicted by `confide plan learn`, and measured.
+
+    python benchmarks/plan_learn.py [--quick] [--write]
+
+Predicted and measured is the number of people from which on the plan (pessimism 1) is at least 10 % of the way from what was done to the
+best policy, in half of the runs. delta = 1e-6, replace. Worlds are those of `offline.py`; garnets have 5 actions and 3 successors.
+- `exact` predicts with the world itself as the stand-in: its dynamics and behaviour are assumed to be known. Counts are drawn, not people.
+- `sizes` predicts with a random table (garnet) as the stand-in, which has as many states, actions, successors and rewarded states, the same
+  discount, and behaviour that is as narrow. Who knows these numbers only has such a stand-in.
+- `measured`: logs of simulated people, other seeds. The share of 40 runs that learn is measured at .7, 1 and 1.3 times the exact
+  prediction, then by bisection around one half; the number of people at one half is interpolated.
+"""
+
+import argparse
+import math
+import warnings
+
+import numpy as np
+from record import record
+
+from confide import CentralDP
+from confide.errors import ConfideWarning
+from confide.offline import ModelRelease
+from confide.offline.people_needed import people_needed, rehearsal
+from confide.problems import TabularMDP, garnet, riverswim
+from offline import DELTA, grid, narrow, plain
+
+BETTER = 0.1
+FIRST = 90_000  # seed
+OTHER = 200  # instance of a stand-in of the same sizes
+
+
+def predicted(world, epsilon, runs=40):
+    S, A = world.rewards.shape
+    known = {"rewards": world.rewards, "terminal": world.terminal}
+    made = ModelRelease(states=S, actions=A, discount=world.discount, transitions=world.transitions, **known)
+    table = TabularMDP(world.P, world.rewards, world.start, horizon=world.transitions + 1)
+    return people_needed(rehearsal(made, table, world.behaviour), CentralDP(epsilon, DELTA), score=BETTER, runs=runs)
+
+
+def of_sizes(world):
+    """A garnet with as many states, actions, successors and rewarded states, and behaviour that is as narrow."""
+    (S, A), successors = world.rewards.shape, round((world.P > 0).sum(axis=2)[~world.terminal].mean())
+    rewarded = int((world.rewards > 0).any(axis=1).sum())
+    made = plain(garnet(states=S, actions=A, branches=successors, rewarded=rewarded, seed=OTHER))
+    usual = world.behaviour.max()
+    return narrow(made, OTHER, usual) if usual > 1 / A else made
+
+
+def share(world, people, epsilon, runs):
+    """Of the runs, those that learn; other people in every run and for every number of people."""
+    seeds = range(FIRST + people, FIRST + people + runs)
+    models = (world.release(people, epsilon, seed) for seed in seeds)
+    return float(np.mean([world.score(model.plan(1.0).mixed(world.behaviour)) >= BETTER for model in models]))
+
+
+def measured(world, epsilon, guess, runs):
+    """The number of people at which half of the runs learn, and the shares at .7, 1 and 1.3 times the guess."""
+    found = {times: share(world, round(times * guess), epsilon, runs) for times in (0.7, 1.0, 1.3)}
+    shown = list(found.values())
+    while min(found.values()) > 0.5:
+        found[min(found) / 1.4] = share(world, round(min(found) / 1.4 * guess), epsilon, runs)
+    while max(found.values()) < 0.5:
+        found[max(found) * 1.4] = share(world, round(max(found) * 1.4 * guess), epsilon, runs)
+    for _ in range(2):
+        low, high = bracket(found)
+        middle = math.sqrt(low * high)
+        found[middle] = share(world, round(middle * guess), epsilon, runs)
+    low, high = bracket(found)
+    part = (0.5 - found[low]) / max(found[high] - found[low], 1e-9)
+    return guess * low * (high / low) ** part, shown
+
+
+def bracket(found):
+    """The largest factor up to which less than half of the runs learn, and the next one."""
+    order = sorted(found)
+    low = max(times for times in order if found[times] <= 0.5 and times < order[-1])
+    return low, order[order.index(low) + 1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore", ConfideWarning)  # of few people
+    settings = [
+        ("grid", grid(), 1.0),
+        ("grid", grid(), 4.0),
+        ("riverswim", plain(riverswim()), 1.0),
+        ("riverswim", plain(riverswim()), 4.0),
+        ("narrow grid", narrow(grid(), 40), 1.0),
+        ("garnet 20", plain(garnet(states=20, rewarded=2, seed=1)), 1.0),
+        ("garnet 50", plain(garnet(seed=1)), 1.0),
+        ("garnet 80", plain(garnet(states=80, rewarded=8, seed=1)), 1.0),
+    ]
+    heads = ["world", "states", "actions", "epsilon", "exact", "measured", "ratio", "learn at .7 / 1 / 1.3", "sizes", "ratio"]
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    print("\n".join(lines), flush=True)
+    for name, world, epsilon in settings[2:4] if arguments.quick else settings:
+        guess, other = predicted(world, epsilon), predicted(of_sizes(world), epsilon, 15)
+        true, shares = measured(world, epsilon, guess, 20 if arguments.quick else 40)
+        S, A = world.rewards.shape
+        cells = [name, str(S), str(A), f"{epsilon:g}", f"{guess:,}", f"{true:,.0f}", f"{guess / true:.2f}"]
+        cells += [" / ".join(f"{each:.2f}" for each in shares), f"{other:,}", f"{other / true:.2f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+    text = f"{__doc__.split(chr(10), 4)[4].strip()}\n\n" + "\n".join(lines) + "\n"
+    record("People needed to learn", text, write=arguments.write)
+
+
+if __name__ == "__main__":
+    main()
