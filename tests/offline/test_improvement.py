@@ -310,7 +310,15 @@ def test_noise_on_learned_rewards_does_not_raise_a_lower_value():
     table = made.table()
     size = table.support.pairs
     rng, visits = np.random.default_rng(0), np.full(size, 100.0)
-    rows = Rows(np.zeros(table.support.cells), np.zeros(table.support.cells), visits, np.full(size, 5.0), 0.0, "projection")
+    rows = Rows(
+        np.zeros(table.support.cells),
+        np.zeros(table.support.cells),
+        visits,
+        np.full(size, 5.0),
+        np.zeros(size),
+        0.0,
+        "projection",
+    )
     shape = table.support.states, ACTIONS
     drawn = [rng.normal(-100.0, 30.0, size) for _ in range(200)]  # sums of rewards of zero, which is -1 in units of the range
     none, every = (

@@ -12,12 +12,13 @@ S, A = 5, 2
 NO_END = np.zeros(S, bool)
 
 
-def model(P, rewards, visits, std=1.0, variance=0.0, terminal=NO_END, discount=0.9):
+def model(P, rewards, visits, std=1.0, variance=0.0, terminal=NO_END, discount=0.9, hidden=0.0):
     support = support_of(None, layers=1, states=S, actions=A, terminal=terminal)
     low, high = return_range(rewards, terminal, discount, ends=False)
     table = Table(S, A, discount, support, terminal, rewards, 0.0, 1.0, low, high)
     cells = P[~terminal].ravel()
-    rows = Rows(cells, np.full(cells.size, variance), visits.ravel(), np.full(S * A, std), 0.0, "empirical-bayes")
+    each = (np.full(S * A, value) for value in (std, hidden))
+    rows = Rows(cells, np.full(cells.size, variance), visits.ravel(), *each, 0.0, "empirical-bayes")
     return dynamics(table, rows, rewards, np.zeros((S, A)))
 
 
@@ -91,3 +92,15 @@ def test_values_without_a_discount_end_in_terminal_states():
     r[0] = 1.0
     known = model(P, r, np.full((S, A), 1e9), terminal=terminal, discount=1.0)
     np.testing.assert_allclose(state_values(known, np.full((S, A), 0.5)), 1.0)
+
+
+def test_noise_that_may_hide_the_way_to_a_bad_state_keeps_a_plan_from_passing():
+    """The variances say that the better action is known exactly; its share of a bad state is not."""
+    P, rewards = np.zeros((S, A, S)), np.zeros((S, A))
+    P[:, :, 0], P[S - 1, :] = 1.0, np.eye(S)[S - 1]
+    rewards[: S - 1] = [0.5, 0.6]
+    start = np.eye(S)[0]
+    sure, unsure = (pessimistic(model(P, rewards, np.full((S, A), 1e9), hidden=share), 1.0, start) for share in (1e-4, 0.05))
+    assert sure.choices[0] == 1 and sure.improvement > 0
+    assert (unsure.choices == A).all()
+    assert pessimistic(model(P, rewards, np.full((S, A), 1e9), hidden=0.05), 0.0, start).choices[0] == 1

@@ -33,6 +33,7 @@ class Dynamics:
     behaviour: Array = field(repr=False)
     behaviour_std: Array = field(repr=False)
     visits: Array = field(repr=False)  # [s, a], noisy
+    hidden: Array = field(repr=False)  # [s, a], the standard deviation of the noise on the share of one successor
     seen: npt.NDArray[np.bool_] = field(repr=False)  # [s], whether somebody was there, as far as noise tells
 
     @property
@@ -57,7 +58,7 @@ def dynamics(table: Table, rows: Rows, rewards: Array, reward_std: Array) -> Dyn
     std = rows.visit_std.reshape(S, A).mean(axis=1)
     spread = np.minimum(std / np.maximum(total, std), 1.0)
     seen = visits.sum(axis=1) > np.linalg.norm(rows.visit_std.reshape(S, A), axis=1)
-    return Dynamics(table, P, variances, rewards, reward_std, behaviour, spread, visits, seen)
+    return Dynamics(table, P, variances, rewards, reward_std, behaviour, spread, visits, rows.hidden.reshape(S, A), seen)
 
 
 def state_values(model: Dynamics, policy: Array) -> Array:
@@ -99,11 +100,14 @@ def pessimistic(model: Dynamics, pessimism: float, start: Array) -> Plan:
     can be. An action without positive noisy visits is never chosen, a tie
     goes to what was logged, and so does a choice that gains nothing. Then the plan as a whole must be better than the behaviour by
     SURE `pessimism` standard deviations from the start [s]; otherwise everything stays as logged.
+
+    For this check the standard deviation of an action is not less than that of a single successor which noise may hide: the worst state
+    that people were seen in, at its pessimistic value. What other rows say about this successor does not lower it.
     """
-    choices = _iterated(model, pessimism)
-    A = model.table.actions
+    choices, V = _iterated(model, pessimism)
+    A, worst = model.table.actions, float(V[model.seen].min(initial=model.table.highest))
     for _ in range(PRUNED):
-        gains, std = _gains(model, choices)
+        gains, std = _gains(model, choices, worst)
         useless = (choices < A) & (gains <= 0)
         if not useless.any():
             break
@@ -116,8 +120,8 @@ def pessimistic(model: Dynamics, pessimism: float, start: Array) -> Plan:
     return Plan(choices, gains, std, improvement, spread)
 
 
-def _iterated(model: Dynamics, pessimism: float) -> Ints:
-    """The choices [s] of pessimistic value iteration."""
+def _iterated(model: Dynamics, pessimism: float) -> tuple[Ints, Array]:
+    """The choices [s] of pessimistic value iteration, and its values [s]."""
     table = model.table
     low, high, S, A = table.lowest, table.highest, model.states, table.actions
     closed = ~table.support.open.reshape(S, A)[:, 0]
@@ -138,7 +142,7 @@ def _iterated(model: Dynamics, pessimism: float) -> Ints:
             break
     best = Q[:, :A].argmax(axis=1)
     better = (Q[np.arange(S), best] > Q[:, A] + NEAR * (high - low)) & ~closed
-    return np.where(better, best, A)
+    return np.where(better, best, A), V
 
 
 def _visits(model: Dynamics, start: Array) -> Array:
@@ -180,10 +184,11 @@ def _looked_ahead(model: Dynamics, V: Array) -> tuple[tuple[Array, Array, Array]
     return means, np.sqrt(np.column_stack([variance, together]))
 
 
-def _gains(model: Dynamics, choices: Ints) -> tuple[Array, Array]:
+def _gains(model: Dynamics, choices: Ints, worst: float) -> tuple[Array, Array]:
     S, A = model.behaviour.shape
     V = state_values(model, followed(model.behaviour, choices))
     (rewards, ahead, reward_std), spread = _looked_ahead(model, V)
+    spread[:, :A] = np.maximum(spread[:, :A], model.hidden * np.maximum(ahead[:, :A] - worst, 0.0))
     Q, here = rewards + model.table.discount * ahead, np.arange(S)
     std = np.sqrt((model.table.discount * spread) ** 2 + reward_std**2)
     changed = choices < A

@@ -34,12 +34,16 @@ _SURE = 100.0  # the largest logarithm of odds
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Transition probabilities [cell] and their variances given the release; visits [row], noisy, with standard deviations."""
+    """Transition probabilities [cell] and their variances given the release; visits [row], noisy, with standard deviations.
+
+    `hidden` [row]: the standard deviation of the noise on the share of one successor, whatever the other rows say about it.
+    """
 
     probabilities: Array = field(repr=False)
     variances: Array = field(repr=False)
     visits: Array = field(repr=False)
     visit_std: Array = field(repr=False)
+    hidden: Array = field(repr=False)
     missed: float
     method: str  # empirical-bayes | projection
 
@@ -95,8 +99,10 @@ def rows_of(counts: Array, totals: Array, noise: float, total_weight: float, sup
     fitted = _fitted(cells)
     mean, variance = _moments(cells, *fitted)
     missed = _missed(mean, visits, visit_std, support, some)
+    hidden = np.minimum(noise / np.maximum(visits, visit_std / 2), 1.0)
     if missed > MISSED:
-        return _projected(counts, visits, visit_std, noise, support, missed)
+        p, spread = _projected(counts, visits, visit_std, noise, support)
+        return Rows(p, spread, visits, visit_std, hidden, missed, "projection")
     if step > 1:
         mean, variance = _moments(_cells(counts, visits, visit_std, noise, support, np.ones(support.pairs, bool)), *fitted)
     row = _row(support)
@@ -105,7 +111,7 @@ def rows_of(counts: Array, totals: Array, noise: float, total_weight: float, sup
     even = 1 / np.maximum(np.diff(support.indptr), 1)[row]
     empty = (sums <= 0)[row]
     probabilities = np.where(empty, even, mean / scale)
-    return Rows(probabilities, np.where(empty, even, variance / scale**2), visits, visit_std, missed, "empirical-bayes")
+    return Rows(probabilities, np.where(empty, even, variance / scale**2), visits, visit_std, hidden, missed, "empirical-bayes")
 
 
 def _row(support: Support) -> Ints:
@@ -222,8 +228,8 @@ def _within(cells: _Cells, scaled: Array) -> tuple[Array, Array]:
     return ~cells.unseen * centre, np.where(cells.unseen, middle**2, centre**2 + variance)
 
 
-def _projected(counts: Array, visits: Array, visit_std: Array, noise: float, support: Support, missed: float) -> Rows:
-    """Rows on the simplex, and those of few visits towards the row of their state with all actions together."""
+def _projected(counts: Array, visits: Array, visit_std: Array, noise: float, support: Support) -> tuple[Array, Array]:
+    """Probabilities and variances [cell]: rows on the simplex, those of few visits towards their state's row with all actions together."""
     S, A = support.states, support.actions
     row = _row(support)
     group = (row // A) * S + support.successors
@@ -243,4 +249,4 @@ def _projected(counts: Array, visits: Array, visit_std: Array, noise: float, sup
     n = np.maximum(total, visit_std)[row]
     variance = p * (1 - p) / n
     variance += (p > 0) * (noise / n) ** 2
-    return Rows(p, variance, visits, visit_std, missed, "projection")
+    return p, variance
