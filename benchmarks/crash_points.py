@@ -135,12 +135,15 @@ def release_complete(folder: Path, command: Command) -> str:
 
 
 def ledger_whole(folder: Path, command: Command) -> str:
-    """Charged once, and the release is stored."""
+    """Charged once, with --holdout once for each part and the larger loss of the two, and the releases are stored."""
     from confide.privacy.ledger import Ledger
 
-    spends = Ledger(folder / "budget.ledger").spends
-    if len(spends) != 1 or not spends[0].released:
+    ledger = Ledger(folder / "budget.ledger")
+    spends, parts = ledger.spends, ["learn", "test"] if "--holdout" in command.arguments else [None]
+    if [spend.part and spend.part[1] for spend in spends] != parts or not all(spend.released for spend in spends):
         return f"{len(spends)} spends in the ledger, or no release"
+    if ledger.spent.mu != max(spend.loss.mu for spend in spends):
+        return "the parts were added up"
     same = released(folder, command).to_bytes() == command.answer
     return "" if same else "another release for the same charge"
 
@@ -222,12 +225,14 @@ def commands(log: Path) -> list[Command]:
     asked = ["--states", "3", "--epsilon", "1", "--delta", "1e-5", "--source", "fast", "--seed", "7"]
     evaluate = ["evaluate", str(log), *asked, "--ledger", "budget.ledger", "--out", "est"]
     learned = ["learn", str(log), *asked, "--actions", "2", "--ledger", "budget.ledger", "--out", "model"]
+    tested = [*learned, "--holdout", "0.5", "--max-steps", "10"]
     init = ["ledger", "init", "budget.ledger", "--epsilon", "10", "--delta", "1e-4"]
     return [
         Command("run --out, 2 seeds", [*run, "--seeds", "2"], "out", nothing, runs_complete),
         Command("run --out, resumed", run, "out", interrupted, runs_complete),
         Command("evaluate --ledger --out", evaluate, "est", with_ledger, release_complete, ledger_whole),
         Command("learn --ledger --out", learned, "model", with_ledger, release_complete, ledger_whole),
+        Command("learn --holdout --ledger --out", tested, "model", with_ledger, release_complete, ledger_whole),
         Command("compare", compare, "out", sweep_file, comparison_complete),
         Command("compare, over another one", compare, "out", other_comparison, comparison_complete),
         Command("ledger init", init, "budget.ledger", nothing, ledger_made),

@@ -1,6 +1,6 @@
 """Improvement bounds: how often they are true, how often they show something, and how much.
 
-    python benchmarks/improvement.py [--quick] [--write]
+    python benchmarks/improvement.py [--quick] [--learned-rewards] [--write]
 
 Worlds, behaviour and logs are those of benchmarks/offline.py (narrow is the grid in which one action is taken 94 % of the time; garnet has
 five instances in turn). epsilon = 1, delta = 1e-6. People are split in two halves: one learns with pessimism 1, the other one tests, with
@@ -20,7 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from record import record
+from record import DOCS, commit, record
 
 from confide import CentralDP
 from confide.errors import ConfideWarning
@@ -50,10 +50,11 @@ def extreme(world, sign):
     return np.eye(Q.shape[1])[Q.argmax(axis=1)], float(world.start @ V)
 
 
-def halves(world, people, seed):
+def halves(world, people, seed, *, learned=False):
     learn, test = world.log(people, seed).split(0.5)
     S, A = world.rewards.shape
-    made = ModelRelease(states=S, actions=A, discount=DISCOUNT, rewards=world.rewards, terminal=world.terminal)
+    known = {} if learned else {"rewards": world.rewards, "terminal": world.terminal}
+    made = ModelRelease(states=S, actions=A, discount=DISCOUNT, **known)
     return made.release(learn, privacy=PRIVACY, rng=np.random.default_rng([seed, 2])), test
 
 
@@ -113,12 +114,52 @@ def null(name, worlds, people, runs):
     return f"| {' | '.join(cells)} |"
 
 
+LEARNED = """## Learned rewards
+
+The method "model" where rewards and ends are learned from the log as well, on the grid: a lower value of each row's reward stands
+for the reward. Columns as above; "false at the null" is of as many runs of the null policy.
+"""
+
+
+def learned_rewards(people, runs):
+    """One line: how often the bound of the method "model" is true, of policies that are learned and of the null policy."""
+    world, pairs, scores, wrong = grid(), [], [], 0
+    for seed in range(2000, 2000 + runs):
+        model, test = halves(world, people, seed, learned=True)
+        policy = model.plan(1.0)
+        scores.append(world.score(policy.mixed(world.behaviour)))
+        pairs.append(tested(world, model, test, policy, "model", seed))
+        bound, true = tested(world, model, test, null_policy(world), "model", seed + runs)
+        wrong += bound > max(true, 0.0)
+    bound, true = np.array(pairs).T
+    cells = [f"{people:,}", str(runs), f"{np.mean(scores):.3f}"]
+    cells += [f"{np.mean(bound <= true + 1e-12):.3f}", f"{np.mean(bound > 0):.2f}", f"{np.median(np.maximum(bound, 0)):.3f}"]
+    return f"| {' | '.join([*cells, f'{wrong / runs:.3f}'])} |"
+
+
+def measure_learned_rewards(*, quick, write):
+    """Its own section at the end of the page, in the place of an earlier one."""
+    lines = ["| people | runs | learned | true | shown | median | false at the null |", f"|{'---|' * 7}"]
+    for people, runs in ((2_000, 40), (10_000, 40), (100_000, 20)):
+        lines.append(learned_rewards(people, 4 if quick else runs))
+        print(lines[-1], flush=True)
+    if write:
+        page = DOCS / "improvement.md"
+        before = page.read_text().split("\n## Learned rewards")[0].rstrip("\n")
+        made = f"Made by `python benchmarks/improvement.py --learned-rewards --write` at commit {commit()}."
+        page.write_text("\n".join([before, "", LEARNED, made, "", *lines]) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--learned-rewards", action="store_true", help="only that section of the page")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ConfideWarning)
+    if arguments.learned_rewards:
+        measure_learned_rewards(quick=arguments.quick, write=arguments.write)
+        return
     runs = 6 if arguments.quick else 60
     table, river, garnets = grid(), plain(riverswim()), [plain(garnet(seed=seed)) for seed in GARNETS]
     worlds = {"grid": [table], "narrow": [narrow(table, seed) for seed in range(20, 30)], "garnet": garnets, "riverswim": [river]}

@@ -7,11 +7,13 @@ from pathlib import Path
 DOCS = Path(__file__).parent.parent / "docs" / "benchmarks"
 
 
+def commit() -> str:
+    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+    return found.stdout.strip()
+
+
 def record(title: str, text: str, *, write: bool) -> None:
     print(text)
     if write:
-        commit = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
-        ).stdout.strip()
         command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
-        (DOCS / f"{Path(sys.argv[0]).stem}.md").write_text(f"# {title}\n\nMade by `{command}` at commit {commit}.\n\n{text}")
+        (DOCS / f"{Path(sys.argv[0]).stem}.md").write_text(f"# {title}\n\nMade by `{command}` at commit {commit()}.\n\n{text}")

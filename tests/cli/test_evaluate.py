@@ -370,3 +370,53 @@ def test_another_policy_than_the_logged_one(log, call, name):
     assert "(--max-steps 3)" in call("evaluate", *ask, "--target", "short.npz", code=2)
     assert "column 'action' is missing" in call("evaluate", log, *ask[1:], code=2)
     assert "the target policy has 6 states, and the log 7" in call("evaluate", log, "--states", 7, *ask[3:], code=2)
+
+
+def acted(probabilities):
+    """Actions were thrown, with a logged probability or without one."""
+    users = chain()
+    actions = np.random.default_rng(1).integers(2, size=len(users.states))
+    halves = np.full(len(actions), 0.5) if probabilities else None
+    return LoggedUsers(users.states, users.rewards, users.trajectories, users.users, users.valid, actions, halves)
+
+
+@pytest.mark.usefixtures("log")
+def test_explain_says_which_estimator_and_reads_no_row(call, monkeypatch):
+    write("thrown.parquet", acted(True))
+    write("bare.parquet", acted(False))
+    uniform_policy(1, STATES, 2).save("policy.npz")
+    monkeypatch.setattr("confide.logs.log.Logs.total", None)
+    monkeypatch.setattr("confide.logs.log.Logs.blocks", None)
+    found = {
+        name: made(call, f"{name}.parquet", *ASK, "--explain", "--target", "policy.npz") for name in ("log", "bare", "thrown")
+    }
+    assert [each["use"] for each in found.values()] == ["none", "model", "model"]
+    assert "no column 'action'" in found["log"]["why"] and "--behaviour" in found["bare"]["why"]
+    model = found["thrown"]["methods"]["model"]
+    assert "importance sampling instead with fewer than about" in found["thrown"]["why"] and model["people"] > 1
+    assert model["numbers"] == 6 * 2 * 7 + 2 * 14 + 6  # cells with an end, totals and rewards of rows, first states
+    assert made(call, "log.parquet", *ASK, "--explain")["use"] == "counts-and-sums"
+    shown = " ".join(call("evaluate", "thrown.parquet", *ASK, "--explain", "--target", "policy.npz").split())
+    assert "No row was read, and nothing was charged" in shown and "confide learn LOG" in shown
+
+
+@pytest.mark.usefixtures("log")
+def test_known_or_privately_estimated_propensities(call):
+    """Without logged probabilities: those of a file, of a policy, or of a released model's folder, give the same as logged ones."""
+    write("thrown.parquet", acted(True))
+    write("bare.parquet", acted(False))
+    uniform_policy(1, STATES, 2).save("policy.npz")
+    np.savetxt("halves.csv", np.full((STATES, 2), 0.5), delimiter=",")
+    ask = [*ASK, "--estimator", "importance-sampling", "--target", "policy.npz", "--clip", 2, *FAST]
+    logged = made(call, "thrown.parquet", *ask)["values"]
+    assert "column 'probability' is missing" in call("evaluate", "bare.parquet", *ask, code=2)
+    assert made(call, "bare.parquet", *ask, "--behaviour", "policy.npz")["values"] == pytest.approx(logged, abs=0.2)
+    bare, open_ = ask[6:12], ["--states", 6, "--no-privacy"]
+    listed = made(call, "bare.parquet", *open_, *bare, "--behaviour", "halves.csv")
+    assert listed["values"] == pytest.approx(made(call, "thrown.parquet", *open_, *bare)["values"])
+    call("learn", "bare.parquet", "--states", 6, "--actions", 2, "--epsilon", 50, "--delta", "1e-4", *FAST, "--out", "learned")
+    estimated = made(call, "bare.parquet", *ask, "--behaviour", "learned")
+    assert estimated["values"] == pytest.approx(logged, abs=0.3)
+    assert "if actions were taken with the stated probabilities" in json.dumps(estimated)
+    np.savetxt("wrong.csv", np.full((STATES, 2), 0.7), delimiter=",")
+    assert "behaviour must be probabilities" in call("evaluate", "bare.parquet", *ask, "--behaviour", "wrong.csv", code=2)

@@ -2,6 +2,9 @@
 
 import csv
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +28,7 @@ def log(tmp_path, monkeypatch):
     world = riverswim(states=4, horizon=21)
     write(tmp_path / "log.parquet", simulate(world, uniform_policy(21, 4, 2), 2000, np.random.default_rng(0)))
     np.savetxt(tmp_path / "rewards.csv", world.rewards[0], delimiter=",")
+    np.savetxt(tmp_path / "zeros.csv", np.zeros(4))
     return "log.parquet"
 
 
@@ -58,7 +62,7 @@ def test_the_folder_has_everything_and_the_ledger_is_charged_once(log, call):
     page = Path("out/report.html").read_text()
     assert (
         "From 2,000 users, a policy worth" in page
-        and "the probability of nothing on this page changes by more than the factor e<sup>ε</sup> = 7.39" in page
+        and "the probability of anything on this page would change by at most the factor e<sup>ε</sup> = 7.39" in page
         and "--seed" not in page
     )
     assert "consistent" in call("verify", "out/certificate.json")
@@ -98,6 +102,7 @@ def test_learned_rewards_and_no_privacy(log, call):
         (["--states", 0], "--states"),
         (["--pessimism", "nan"], "pessimism"),
         (["--support", "rewards.csv"], "support"),
+        (["--holdout", 0.5, "--rewards", "zeros.csv"], "all returns are the same"),
         (["--seed", 3], "--seed needs --source fast"),
     ],
 )
@@ -157,6 +162,15 @@ def test_labels_from_the_data_say_nothing(labelled, call):
     assert "--actions is missing" in call("learn", "log.parquet", "--states", 2, "--no-privacy", code=2)
 
 
+def test_a_policy_that_changes_nothing_is_not_tested(log, call):
+    """Noise would show one in twenty of them to be better."""
+    Ledger.init("budget.sqlite", epsilon=2, delta=1e-5)
+    ask = ["--max-steps", 21, "--holdout", 0.5, "--probability", "probability", "--pessimism", 1e6, "--ledger", "budget.sqlite"]
+    found = json.loads(call("learn", log, *ASK, "--rewards", "rewards.csv", *ask, "--json"))
+    assert found["improvement"] is None and set(found["choices"]) == {2}
+    assert [spend.part[1] for spend in Ledger("budget.sqlite").spends] == ["learn"]
+
+
 def test_people_held_out_say_whether_it_is_better_at_no_further_cost(log, call):
     Ledger.init("budget.sqlite", epsilon=2, delta=1e-5)
     ask = [
@@ -179,4 +193,44 @@ def test_people_held_out_say_whether_it_is_better_at_no_further_cost(log, call):
     assert [spend.part[1] for spend in Ledger("budget.sqlite").spends] == ["learn", "test"]
     assert "tested on" in first["improvement"]["text"] and json.loads(Path("out/improvement.json").read_text())["level"] == 0.95
     assert "consistent" in call("verify", "out/improvement_certificate.json")
-    assert "tested on" in Path("out/report.html").read_text()
+    page = Path("out/report.html").read_text()
+    assert "confide verify improvement_certificate.json" in page
+    assert f"The same holds for each of the {first['improvement']['users']:,} users it was tested on." in page
+
+
+KILLED = """
+import os, signal, sys
+from confide.logs.log import Logs
+from confide.cli import main
+after, total = int(sys.argv.pop(1)), Logs.total
+def killing(*arguments, **options):
+    global after
+    found, after = total(*arguments, **options), after - 1
+    return found if after else os.kill(os.getpid(), signal.SIGKILL)
+Logs.total = killing
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(("reads", "parts", "done"), [(1, ["learn"], [False]), (2, ["learn", "test"], [True, False])])
+def test_kill_9_with_people_held_out_charges_each_part_once(log, call, reads, parts, done):
+    """Killed when the first part was read, or the second: the same command goes on, and each part has been charged once."""
+    Ledger.init("budget.sqlite", epsilon=2, delta=1e-5)
+    ask = ["learn", log, *ASK, "--rewards", "rewards.csv", "--max-steps", "21", "--holdout", "0.5"]
+    ask += ["--ledger", "budget.sqlite", "--out", "out"]
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(reads), *map(str, ask)], check=False, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    before = Ledger("budget.sqlite")
+    assert [spend.part[1] for spend in before.spends] == parts and [spend.released for spend in before.spends] == done
+    first, again = (json.loads(call(*ask, "--json")) for _ in range(2))
+    after = Ledger("budget.sqlite")
+    assert [spend.part[1] for spend in after.spends] == ["learn", "test"] and all(spend.released for spend in after.spends)
+    assert after.spent == before.spent  # the larger loss of the two, which was charged before the kill
+    assert first["improvement"] == again["improvement"] and first["values"] == again["values"]
+    shown = " ".join(call("ledger", "show", "budget.sqlite").split())
+    assert (
+        "the learning part, whom the policy is learned from" in shown and "the test part, held out, whom it is tested on" in shown
+    )
+    assert "of these the largest loss counts, not the sum" in shown
+    listed = json.loads(call("ledger", "show", "budget.sqlite", "--json"))["spends"]
+    assert [each["part"]["name"] for each in listed] == ["learn", "test"]

@@ -173,3 +173,28 @@ def test_errors_name_the_fix(messy, tmp_path, call, options, fix, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert fix in call("logs", "import", "raw.csv", "--out", "log.parquet", *COLUMNS, *options, code=2)
     assert not os.path.exists("log.parquet")
+
+
+def test_several_files_and_steps_of_a_fixed_length(tmp_path, call):
+    for name, rows in (
+        ("a", "p,2024-01-01 01:00,0,1\np,2024-01-01 14:00,0,0\n"),
+        ("b", "q,2024-01-01,1,0\np,2024-01-01 04:30,1,1\n"),
+    ):
+        (tmp_path / f"{name}.csv").write_text(f"user,time,state,reward\n{rows}")
+    ask = [
+        "logs",
+        "import",
+        tmp_path / "a.csv",
+        tmp_path / "b.csv",
+        "--out",
+        tmp_path / "log.parquet",
+        "--time",
+        "time",
+        "--states",
+        2,
+    ]
+    found = json.loads(call(*ask, "--every", "4h", "--json"))
+    assert (found["counts"]["users"], found["counts"]["steps"], found["counts"]["merged"]) == (2, 3, 1)
+    rows = pq.read_table(tmp_path / "log.parquet").to_pydict()
+    assert sorted(zip(rows["step"], rows["state"], rows["reward"], strict=True)) == [(0, 1, 0.0), (0, 1, 2.0), (3, 0, 0.0)]
+    assert "give a unit, as in 4h" in call(*ask, "--every", "4", code=2)

@@ -219,9 +219,9 @@ def paying(low=0.0, high=1.0):
 
 def gains(clip):
     """Of a policy that always takes the first action, half of the time."""
-    highest = float(step_ranges(paying(), 2)[1][-1])
+    rest = step_ranges(paying(), 2)[1]
     target, changed = np.array([[1.0, 0.0], [1.0, 0.0]]), np.ones(2, bool)
-    return Gains(Moments(-1 / clip, 1 - 1 / clip), paying(), target, changed, 2, highest, 1.0, clip)
+    return Gains(Moments(-1 / clip, 1 - 1 / clip), paying(), target, changed, rest, 1.0, clip)
 
 
 def shortfalls(low):

@@ -72,7 +72,7 @@ RECORDS = {
     "Description",
     "Round",
 }
-RECORDS |= {"Departure", "Improvement", "LearnedPolicy", "PrivateModel"}
+RECORDS |= {"Departure", "Improvement", "LearnedPolicy", "PessimisticPlan", "PrivateModel"}
 RECORDS |= {"Replay", "Calibration", "Batch", "Run", "Comparison", "Certificate"}
 
 
@@ -384,7 +384,7 @@ def _logs(folder):
     raw = {"source": folder / "log.csv", "out": folder / "out.parquet", "user": "user", "stay": "trajectory", "time": "step"}
     raw |= {"state": "state", "reward": "reward", "action": None, "probability": None, "states": 2, "actions": None}
     raw |= {"labels_from_data": False, "unknown": "refuse", "rows": "last", "rewards": "sum", "drop": "row", "fill_reward": None}
-    raw |= {"time_format": None, "delimiter": ",", "key": None, "progress": None}
+    raw |= {"time_format": None, "every": None, "delimiter": ",", "key": None, "progress": None}
     found["import_log"] = Case(logs.import_log, raw)
     found["from_minari"] = Case(logs.from_minari, {"dataset": None, "out": folder / "out.parquet", "user": None, "key": None})
     found["Labels"] = Case(logs.Labels, {"state": ("a", "b"), "action": (), "from_data": ()})
@@ -476,6 +476,12 @@ def _offline(given):
     shown = half.improvement(np.zeros(5, int), test, rng=rng())
     found["Improvement.from_bytes"] = Case(offline.Improvement.from_bytes, {"data": shown.to_bytes()})
     found["PrivateModel.load"] = Case(offline.PrivateModel.load, {"path": Path("x")})
+    steps = {"states": 5, "actions": 1, "horizon": 2, "rewards": np.ones((5, 1)), "failure": 0.1, "calibration": "paper"}
+    printed = offline.DPAPVI(**steps)
+    found["DPAPVI"] = Case(offline.DPAPVI, steps)
+    found["DPAPVI.release"] = Case(printed.release, given)
+    plan = printed.release(given["logs"], privacy=confide.NoPrivacy(), rng=rng())
+    found["PessimisticPlan.from_bytes"] = Case(offline.PessimisticPlan.from_bytes, {"data": plan.to_bytes()})
     return found
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 
-from confide.errors import InvalidParameter, LogError
+from confide.errors import ConfideError, InvalidParameter, LogError
 from confide.logs import Labels, from_minari, import_log, in_memory, raw, simulate, sorting, write
 from confide.logs import open as open_logs
 from confide.policy import uniform_policy
@@ -54,10 +54,10 @@ LABELS = {"states": ["mild", "severe"], "actions": ["low", "high"]}
 def imported(tmp_path):
     """Lines of a CSV file as a log: what was done, and its rows by id, in order."""
 
-    def done(*lines, head=HEAD, **options):
+    def done(*lines, head=HEAD, check=True, **options):
         (tmp_path / "raw.csv").write_text(head + "".join(f"{line}\n" for line in lines))
         found = import_log(tmp_path / "raw.csv", tmp_path / "log.parquet", **{**NAMES, **LABELS, **options})
-        return found, _by_user(tmp_path / "log.parquet", tmp_path / "confide.key")
+        return found, _by_user(tmp_path / "log.parquet", tmp_path / "confide.key") if check else {}
 
     return done
 
@@ -151,6 +151,8 @@ def test_what_is_missing_is_lost_and_said_and_everybody_stays(imported):
             {},
             "column 'condition' has values that are not among the 2 declared states.*--unknown missing",
         ),
+        ("a,s,2020-01-01,Mild,low,1", {}, "not among the 2 declared states.*upper and lower case only: write them alike"),
+        ("a,s,2020-01-01,mild,low,", {}, "column 'reward' is empty: every cell is missing; give another column for --reward$"),
         ("a,s,2020-01-01,mild,low,1", {"states": None}, "column 'condition': most.*--states-file; or use --labels-from-data"),
         ("a,s,2020-01-01,7,low,1", {"states": 7}, "column 'condition' has numbers that are not states from 0 to 6"),
         ("a,s,2020-01-01,mild,low,SECRET", {}, "column 'reward': most of its cells are no reward: write numbers"),
@@ -183,6 +185,12 @@ def test_states_that_are_clusters_of_labels(imported, tmp_path):
         imported(*lines, actions={"low": "any", "high": "any"})
     with pytest.raises(InvalidParameter, match="members"):
         Labels(("bad", "fair"), members=(("shock",),))
+
+
+def test_texts_with_ends_of_lines_at_the_end_of_a_block(imported, monkeypatch):
+    monkeypatch.setattr(raw, "BLOCK", 1 << 10)
+    lines = [f'a,s,{n},mild,low,1,"said: {"x" * 40}\n{"y" * 40}\n"' for n in range(100)]
+    assert len(imported(*lines, head=HEAD.replace("\n", ",note\n"))[1]["a"]) == 100
 
 
 def test_labels(imported, tmp_path):
@@ -248,6 +256,76 @@ def test_times(imported, first, second, form):
     assert [row[2] for row in rows["a"]] == [0, 1] and found.counts["unplaced"] == 1
 
 
+def test_steps_of_a_fixed_length(imported):
+    """Of 4 hours, counted from the first row of a stay; duplicates of one time go before rows are put together."""
+    lines = [
+        "a,s,2020-01-01 01:00,mild,low,1",
+        "a,s,2020-01-01 01:00,mild,low,1",  # twice
+        "a,s,2020-01-01 04:59,severe,high,0.5",  # still in the first four hours
+        "a,s,2020-01-01 05:00,mild,low,0",  # the second four
+        "a,s,2020-01-01 13:00,mild,low,0.25",  # the fourth: the third has no row, and leaves a gap
+        "a,t,2020-02-01 03:00,mild,low,2",
+    ]
+    found, rows = imported(*lines, every="4h")
+    assert rows["a"] == [(0, 0, 1, 1.5, 1), (0, 1, 0, 0.0, 0), (0, 3, 0, 0.25, 0), (1, 0, 0, 2.0, 0)]
+    assert (found.counts["duplicates"], found.counts["merged"]) == (1, 1)
+    assert "steps: of 4h each by" in str(found)
+    assert [row[1] for row in imported(*lines, every="240 min")[1]["a"]] == [0, 1, 3, 0]
+
+
+@pytest.mark.parametrize(("times", "every"), [(("10", "13", "14", "22"), "4"), (("0.1", "0.3", "0.5", "1.3"), "0.4")])
+def test_numbers_are_steps_of_a_fixed_length_too(imported, times, every):
+    _, rows = imported(*(f"a,s,{time},mild,low,1" for time in times), every=every)
+    assert [row[1] for row in rows["a"]] == [0, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("time", "every", "match"),
+    [
+        ("2020-01-01", "4", "which holds timestamps: give a unit, as in 4h"),
+        ("17", "4h", "numbers: give a number without a unit"),
+        ("2020-01-01", "4 weeks", "every must be a length such as 4h"),
+        ("2020-01-01", "0h", "every must be a length such as 4h"),
+        ("2020-01-01", "-1h", "every must be a length such as 4h"),
+    ],
+)
+def test_lengths_that_do_not_fit_are_refused(imported, time, every, match):
+    with pytest.raises(ConfideError, match=match):
+        imported(f"a,s,{time},mild,low,1", every=every)
+
+
+def test_a_length_needs_times_and_a_reasonable_number_of_steps(imported):
+    with pytest.raises(InvalidParameter, match="every needs times"):
+        imported("a,s,2020-01-01,mild,low,1", time=None, every="4h")
+    with pytest.raises(LogError, match="--every 1us is too short"):
+        imported("a,s,2020-01-01,mild,low,1", "a,s,2020-01-02,mild,low,1", every="1us")
+
+
+def test_several_files_are_one_table(imported, tmp_path):
+    """Rows of one person in several files give the log of all rows in one file."""
+    lines = ["17,s1,2020-01-02,severe,high,0.25", "b,s1,2020-01-01,severe,high,0.5", "17,s1,2020-01-01,mild,low,0"]
+    whole = imported(*lines)[1]
+    for name, some in (("first", lines[:2]), ("second", lines[2:])):
+        (tmp_path / f"{name}.csv").write_text(HEAD + "".join(f"{line}\n" for line in some))
+    seen = []
+    files = [tmp_path / "second.csv", tmp_path / "first.csv"]
+    options = {**NAMES, **LABELS, "progress": lambda what, done, total: seen.append(done / total) if what == "reading" else None}
+    found = import_log(files, tmp_path / "log.parquet", **options)
+    assert _by_user(tmp_path / "log.parquet", tmp_path / "confide.key") == whole and found.counts["users"] == 2
+    assert seen == sorted(seen) and seen[-1] == 1.0
+    (tmp_path / "third.csv").write_text("other\n1\n")
+    with pytest.raises(LogError, match=r"third\.csv: column"):
+        import_log([*files, tmp_path / "third.csv"], tmp_path / "log.parquet", **options)
+    numbered = {"patient": ["17"], "stay": ["s1"], "at": [12], "condition": ["mild"], "dose": ["low"], "reward": [0.0]}
+    pq.write_table(pa.table(numbered), tmp_path / "fourth.parquet")
+    with pytest.raises(LogError, match="'at' holds timestamps in one file or batch and whole numbers in another"):
+        import_log([*files, tmp_path / "fourth.parquet"], tmp_path / "log.parquet", **options)
+    with pytest.raises(InvalidParameter, match="another file than the source"):
+        import_log([*files, tmp_path / "log.parquet"], tmp_path / "log.parquet", **options)
+    with pytest.raises(InvalidParameter, match="the list is empty"):
+        import_log([], tmp_path / "log.parquet", **options)
+
+
 def test_a_day_that_is_none_is_unreadable(imported):
     found, rows = imported("a,s,2020-02-30,mild,low,1", "a,s,2020-02-28,mild,low,1", "a,s,2020-02-27 ,severe,low,1")
     assert [row[2] for row in rows["a"]] == [1, 0] and found.counts["unplaced"] == 1
@@ -282,6 +360,16 @@ def test_ids_are_hashed_with_the_holders_key(imported, tmp_path):
         imported(line)
 
 
+@pytest.mark.parametrize("spelt", [" 7", "7.0", "\u00a07\u00a0", "\t7.0 "])
+def test_one_person_is_not_two_users_because_of_how_an_id_is_written(imported, spelt):
+    """Spreadsheets put spaces around ids, also such that do not break, and frames write a column of ids with a gap as floats."""
+    found, rows = imported("7,s,2020-01-01,mild,low,1", f"{spelt},s,2020-01-02,mild,low,1", "a,s,2020-01-02,mild,low,1")
+    assert found.counts["users"] == 2 and len(rows[7]) == 2
+    assert imported(f"{spelt},s,2020-01-02,mild,low,1")[1].keys() == {7}
+    apart = ["1.0.0", "1.05", "x.0", ".0", "10", "1", "-1.0", "1..0"]
+    assert imported(*(f"{each},s,2020-01-01,mild,low,1" for each in apart), check=False)[0].counts["users"] == len(apart)
+
+
 def test_every_kind_of_table_gives_the_same_log(imported, tmp_path):
     lines = [f"{n % 7},s{n % 2},{n},{('mild', 'severe')[n % 3 == 0]},low,{n / 8}" for n in range(40)]
     imported(*lines)
@@ -306,7 +394,10 @@ def test_what_is_no_table(tmp_path):
         with pytest.raises((InvalidParameter, LogError), match=match):
             import_log(source, tmp_path / "log.parquet")
     (tmp_path / "raw.csv").write_bytes(b"user,state,reward\nM\xfcller,1,1\n")
-    with pytest.raises(LogError, match="UTF-8"):
+    with pytest.raises(LogError, match="iconv -f WINDOWS-1252 -t UTF-8"):
+        import_log(tmp_path / "raw.csv", tmp_path / "log.parquet")
+    (tmp_path / "raw.csv").write_bytes("user,state,reward\na,1,1\n".encode("utf-16"))  # and a workbook
+    with pytest.raises(LogError, match="Save a spreadsheet as CSV in UTF-8"):
         import_log(tmp_path / "raw.csv", tmp_path / "log.parquet")
     (tmp_path / "raw.csv").write_bytes(b"user,state,reward\n")
     with pytest.raises(LogError, match="no rows"):

@@ -1,6 +1,7 @@
 """Improvement bounds: what is asked of held-out people, what is refused, and whether it is true."""
 
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -8,14 +9,17 @@ import pytest
 
 import confide
 from confide.audit.verify import verify
-from confide.errors import BudgetExceeded, InvalidParameter, StateError
+from confide.errors import BudgetExceeded, ConfideWarning, InvalidParameter, StateError
 from confide.logs import in_memory, simulate, split
 from confide.offline import Improvement, ModelRelease, gain_contributions
 from confide.offline.gain_contributions import Gains, Moments, Shortfalls
 from confide.offline.gain_planning import lower_mean
-from confide.offline.table_features import step_ranges
+from confide.offline.reward_planning import lower_rewards
+from confide.offline.row_planning import Rows
+from confide.offline.table_features import Table, step_ranges
 from confide.policy import StochasticPolicy, uniform_policy
 from confide.problems import riverswim
+from confide.tables.support_features import support_of
 from confide.trajectory import LoggedUsers
 
 STATES, ACTIONS, STEPS, DISCOUNT = 4, 2, 12, 0.9
@@ -157,11 +161,12 @@ def test_rewards_that_are_all_zero_are_refused(world):
 def test_gains_are_importance_sampling_and_clipping_only_lowers_them(world, model):
     """The exact mean gain without a clip is that of the mixture; false alarms: 6e-5 (four standard errors)."""
     policy = np.eye(ACTIONS)[model.plan().choices.clip(0, ACTIONS - 1)]
-    highest = float(step_ranges(model.table, STEPS)[1][-1])
+    rest = step_ranges(model.table, STEPS)[1]
+    highest = float(rest[-1])
     block = next(iter(log_of(world, 20_000, 5).blocks()))
     means = {}
     for clip in (1.5, 3.0, 1e3):
-        statistic = Gains(Moments(-1 / clip, 1 - 1 / clip), model.table, policy, np.ones(STATES, bool), STEPS, highest, 0.3, clip)
+        statistic = Gains(Moments(-1 / clip, 1 - 1 / clip), model.table, policy, np.ones(STATES, bool), rest, 0.3, clip)
         total, square = statistic.contribution(block).values
         mean = total / block.count * clip * highest
         means[clip] = mean, math.sqrt(square * 3 / block.count) * clip * highest / math.sqrt(block.count)
@@ -187,6 +192,49 @@ def test_a_record_that_stops_early_counts_as_the_most_that_could_have_followed(m
     assert (1 - short_of) * high[-1] == pytest.approx(paid + DISCOUNT**3 * high[STEPS - 3], abs=1e-5)
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_record_that_stops_early_shows_no_gain(ends):
+    """The second action pays 1, then nothing; the first one pays .5 for ever. One step is recorded: only an end tells that this is all."""
+    n = 4000
+    actions = np.arange(n) % 2
+    one_row = LoggedUsers(
+        np.zeros(n, np.int64),
+        np.zeros(n),
+        np.arange(n + 1),
+        np.arange(n + 1),
+        np.ones(n, bool),
+        actions,
+        np.full(n, 0.5),
+    )
+    learn, test = in_memory(one_row, max_steps=20).split(0.5)
+    rewards = np.array([[0.5, 1.0], [0.0, 0.0]])
+    asked = ModelRelease(states=2, actions=2, discount=DISCOUNT, rewards=rewards, ends=ends)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConfideWarning)  # few pairs of state and action are told from noise
+        half = asked.release(learn, privacy=STRONG, rng=np.random.default_rng(1))
+    found = half.improvement(np.ones(2, int), test, method="weights", rng=np.random.default_rng(2))
+    assert found.shown == ends
+
+
+def test_a_probability_that_is_almost_zero_does_not_hide_a_loss():
+    """A weight that is huge, then zero, is zero: what is paid after it is lost."""
+    support = support_of(None, layers=1, states=1, actions=2, terminal=None)
+    table = Table(1, 2, 1.0, support, np.zeros(1, bool), np.array([[0.0, 1.0]]), 0.0, 1.0, 0.0, 2.0)
+    user = LoggedUsers(
+        np.zeros(2, np.int64),
+        np.zeros(2),
+        np.array([0, 2]),
+        np.array([0, 1]),
+        np.ones(1, bool),
+        np.array([0, 1]),
+        np.array([5e-324, 0.5]),
+    )
+    first = np.array([[1.0, 0.0]])
+    rest = step_ranges(table, 2)[1]
+    total = Gains(Moments(-1 / 2, 1 / 2), table, first, np.ones(1, bool), rest, 1.0, 2.0).contribution(user).values[0]
+    assert total * 2 * rest[-1] == pytest.approx(-1, abs=1e-5)
+
+
 def test_missing_steps_count_as_badly_as_possible(model):
     """Users: nothing missing; missing in the second trajectory alone; in the first one; nobody's; in the only one."""
     trajectories, users = np.array([0, 2, 4, 6, 8, 10]), np.array([0, 1, 3, 4, 4, 5])
@@ -204,8 +252,8 @@ def test_missing_steps_count_as_badly_as_possible(model):
     )
     assert gain_contributions._gapped(block).tolist() == [False, False, True, False, True]
     low, high = step_ranges(model.table, STEPS)
-    highest, clip, greedy = float(high[-1]), 2.0, np.eye(ACTIONS)[np.zeros(STATES, int)]
-    gains = Gains(Moments(-1 / clip, 1 - 1 / clip), model.table, greedy, np.ones(STATES, bool), STEPS, highest, 0.3, clip)
+    clip, greedy = 2.0, np.eye(ACTIONS)[np.zeros(STATES, int)]
+    gains = Gains(Moments(-1 / clip, 1 - 1 / clip), model.table, greedy, np.ones(STATES, bool), high, 0.3, clip)
     short = Shortfalls(Moments(0.0, 1.0), model.table, high, float(low[-1]))
     whole = replace(block, gaps=None)
     each = [split.chosen(whole, np.arange(5) == user) for user in (0, 1, 3)]  # of whom nothing that counts is missing
@@ -254,3 +302,32 @@ def test_a_stochastic_policy_is_tested_as_it_is(world, model, halves):
     good = StochasticPolicy(np.tile([0.2, 0.8], (STEPS, STATES, 1)))
     found = model.improvement(good, halves[1], method="model", rng=np.random.default_rng(4))
     assert found.bound < gain(world, found, np.tile([0.2, 0.8], (STATES, 1)))
+
+
+def test_noise_on_learned_rewards_does_not_raise_a_lower_value():
+    """Nothing pays. A lower value that is cut at zero is above zero on average, over many rows by much: rows are chosen by other people."""
+    made = ModelRelease(states=STATES, actions=ACTIONS, discount=DISCOUNT)
+    table = made.table()
+    size = table.support.pairs
+    rng, visits = np.random.default_rng(0), np.full(size, 100.0)
+    rows = Rows(np.zeros(table.support.cells), np.zeros(table.support.cells), visits, np.full(size, 5.0), 0.0, "projection")
+    shape = table.support.states, ACTIONS
+    drawn = [rng.normal(-100.0, 30.0, size) for _ in range(200)]  # sums of rewards of zero, which is -1 in units of the range
+    none, every = (
+        np.mean([lower_rewards(table, np.full(shape, chosen), rows, sums, 30.0, 2.0) for sums in drawn])
+        for chosen in (False, True)
+    )
+    assert none == 0.0 and every < 0.003  # one standard deviation below: 0.01 and more in every step
+    sums = np.full(size, 100.0)  # everything pays one
+    paid = lower_rewards(table, np.ones(shape, bool), rows, sums, 30.0, 2.0)[:STATES]
+    assert ((paid > 0.5) & (paid < 1.0)).all()
+
+
+def test_learned_rewards_of_the_null_are_not_shown(world):
+    """A policy that is as good as the behaviour, eight releases: with rewards of few people nothing is shown."""
+    made = ModelRelease(states=STATES, actions=ACTIONS, discount=DISCOUNT)
+    for seed in range(8):
+        learn, test = log_of(world, 2000, seed).split(0.5)
+        model = made.release(learn, privacy=STRONG, rng=np.random.default_rng(seed))
+        found = model.improvement(np.full((STATES, ACTIONS), 0.5), test, method="model", rng=np.random.default_rng([seed, 1]))
+        assert not found.shown

@@ -1,15 +1,17 @@
 """What follows from a release: values, plans, files."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
 
 import confide
-from confide.errors import InvalidParameter, StateError
-from confide.logs import Labels, in_memory, write
+from confide.errors import ConfideWarning, InvalidParameter, StateError
+from confide.logs import Labels, in_memory, simulate, write
 from confide.offline import LearnedPolicy, ModelRelease, PrivateModel
 from confide.policy import StochasticPolicy, TabularPolicy, load_policy, uniform_policy
+from confide.problems import TabularMDP
 
 
 def exact_values(world, policy, discount=0.9):
@@ -75,6 +77,21 @@ def test_with_nothing_but_noise_everything_stays_as_logged(asked, people):
     )
     policy = asked.release(few, privacy=confide.CentralDP(1.0, 1e-6), rng=np.random.default_rng(0)).plan(pessimism=2.0)
     assert not policy.changed.any() and policy.departures() == []
+
+
+def test_an_action_that_nobody_took_is_not_taken_because_of_noise():
+    """It pays more at once, and leads to where nothing is paid for ever. Noisy visits to it are positive in half of the runs."""
+    P, pays = np.zeros((4, 2, 4)), np.array([[0.3, 0.5], [0.4, 0.6], [0.5, 0.7], [0.0, 0.0]])
+    P[:3, 0] = [[0.7, 0.3, 0, 0], [0.3, 0.4, 0.3, 0], [0.1, 0.4, 0.5, 0]]
+    P[:3, 1, 3] = P[3, :, 3] = 1
+    world = TabularMDP(P, pays, np.eye(4)[0], horizon=21)
+    first = TabularPolicy(np.zeros((21, 4), int), 2)
+    log = in_memory(simulate(world, first, 3000, np.random.default_rng(0)), max_steps=21)
+    asked, weak = ModelRelease(states=4, actions=2, discount=0.95, rewards=pays), confide.CentralDP(0.1, 1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConfideWarning)  # few pairs of state and action are told from noise
+        plans = [asked.release(log, privacy=weak, rng=np.random.default_rng(seed)).plan() for seed in range(40)]
+    assert not any(plan.choices[0] == 1 for plan in plans)
 
 
 def test_departures_say_why(model):
@@ -159,4 +176,4 @@ def test_learned_rewards_and_ends(people, world):
     uniform = np.full((4, 2), 0.5)
     assert cut.value(uniform) == pytest.approx(world.start @ exact_values(world, uniform), abs=0.03)
     assert cut.transitions.shape == (4, 2, 5) and cut.transitions[..., 4].max() < 0.01
-    assert over.transitions[..., 4].max() < 1e-9  # 20 transitions count, and each trajectory has 21 rows
+    assert over.transitions[..., 4].max() < 1e-5  # 20 transitions count, and each trajectory has 21 rows

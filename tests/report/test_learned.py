@@ -28,9 +28,10 @@ def test_the_cards_say_what_is_predicted_what_was_tested_and_what_is_revealed(le
     worth, better, revealed = cards(learned)
     assert worth[1] == f"{learned.policy.value:.3g}" and f"instead of {learned.policy.behaviour_value:.3g}" in worth[2]
     assert better[1] == "not tested" and "--holdout" in better[2]
-    assert revealed[1] == "ε = 2" and "somebody else’s data" in revealed[2] and "e^ε = 7.39" in revealed[2]
+    assert revealed[1] == "ε = 2" and "replaced by somebody else’s" in revealed[2] and "e^ε = 7.39" in revealed[2]
     model = learned.model
     as_before = Learned(model, model.plan(1e6))
+    assert [card[0] for card in cards(as_before)] == ["Worth", "Revealed of one user"]  # there is nothing to test
     assert "as before" in cards(as_before)[0][1] and "go on as logged" in cards(as_before)[0][2]
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from confide.cli.evaluate_explained import explained, read_behaviour, show_explained
 from confide.cli.log_release import (
     LogRelease,
     careful,
@@ -49,6 +50,18 @@ Calibration = Annotated[
 Ridge = Annotated[float | None, typer.Option(help="dp-lsl: ridge penalty.", show_default=False)]
 Target = Annotated[
     Path | None, typer.Option(help="Policy to evaluate, if it is not the one that made the log: .npz.", show_default=False)
+]
+Behaviour = Annotated[
+    Path | None,
+    typer.Option(
+        help="With --target: public probabilities of the logged actions, where the log has none: .npz of a policy, .npy or .csv with a "
+        "row per state, or the folder of a model that `confide learn --out` released.",
+        show_default="the log's",
+    ),
+]
+Explain = Annotated[
+    bool,
+    typer.Option("--explain", help="Say which estimator to use and what each would release, from public numbers. Reads no rows."),
 ]
 Weights = Annotated[
     Path | None,
@@ -100,6 +113,7 @@ def evaluate(
     ridge: Ridge = None,
     calibration: Calibration = None,
     target: Target = None,
+    behaviour: Behaviour = None,
     clip: Clip = None,
     interval_share: IntervalShare = None,
     per_decision: PerDecision = False,
@@ -122,6 +136,7 @@ def evaluate(
     workers: Annotated[int | None, typer.Option(help="Number of processes that read the log.", min=1, show_default=False)] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.9,
     out: Annotated[Path | None, typer.Option(help="Save the estimate, its certificate and a report to this folder.")] = None,
+    explain: Explain = False,
     as_json: AsJson = False,
 ) -> None:
     """Estimate the values of states from a log, with differential privacy for its users."""
@@ -129,21 +144,23 @@ def evaluate(
     from confide.evaluation.catalogue import entry_of, make_estimator, noise_for
     from confide.execution import check_backend
 
-    options = {"visits": visits, "shrink": shrink, "features": features, "prior_std": prior_std, "centre": centre, "ridge": ridge}
-    options |= {"calibration": calibration, "target": target, "clip": clip, "per_decision": per_decision or None}
+    options: dict[str, Any] = {"visits": visits, "shrink": shrink, "features": features, "prior_std": prior_std, "centre": centre}
+    options |= {"ridge": ridge, "calibration": calibration, "target": target, "clip": clip, "per_decision": per_decision or None}
     options |= {"second_moments": second_moments or None, "weights": weights, "interval_share": interval_share}
-    states = declared("state", states, files)
+    options["behaviour"] = read_behaviour(behaviour)
+    states, privacy = declared("state", states, files), promise_of(epsilon, delta, relation, no_privacy)
+    layout: dict[str, Any] = {"user": user, "trajectory": trajectory or None, "step": step or None, "state": state}
+    layout |= {"reward": reward, "max_trajectories": max_trajectories, "max_steps": max_steps}
+    if explain:
+        show_explained(explained(files, layout, (action, probability), states, options, privacy), as_json)
+        return
     made = make_estimator(estimator, states=states, discount=discount, return_bound=return_bound, **options)
-    privacy = promise_of(epsilon, delta, relation, no_privacy)
     noise = noise_for(entry_of(estimator).noise, source, seed, no_privacy)
     check_backend(backend, workers)
     if not 0 < level < 1:
         raise typer.BadParameter(f"level must be in (0, 1), got level={level}")
-    layout: dict[str, Any] = {"user": user, "trajectory": trajectory or None, "step": step or None, "state": state}
-    layout |= {"reward": reward, "max_trajectories": max_trajectories, "max_steps": max_steps}
-    off_policy = target is not None  # needs both columns, under their usual names where nothing was said
-    layout |= {"action": action or ("action" if off_policy else None)}
-    layout |= {"probability": probability or ("probability" if off_policy else None)}
+    layout |= {"action": action or ("action" if target else None)}  # a target needs both columns, under their usual names
+    layout |= {"probability": probability or ("probability" if target and not behaviour else None)}
     asked = LogRelease(estimator, made, privacy, noise, files, layout, name, ValueEstimate, entry_of(estimator).reads)
     with only_ours(no_privacy), careful(asked, ledger, out) as budget:
         estimate, paid, warned, labels = released(asked, budget, out, backend, workers, as_json)

@@ -23,6 +23,7 @@ from confide.cli.options import AsJson
 from confide.cli.plan import Delta, Discount, Epsilon, Relation, promise_of
 
 if TYPE_CHECKING:
+    from confide.offline import ModelRelease
     from confide.report.learned import Learned
 
 _ROWS = 15  # of the table on a terminal
@@ -132,7 +133,7 @@ def learn(
     layout: dict[str, Any] = {"user": user, "trajectory": trajectory or None, "step": step or None, "state": state}
     layout |= {"reward": reward, "action": action, "max_trajectories": max_trajectories, "max_steps": max_steps}
     layout |= {"probability": probability} if probability else {}
-    part = _held_out(holdout, split_key, no_privacy)
+    part = None if holdout is None else _held_out(holdout, split_key, no_privacy, made, max_steps)
     asked = LogRelease("model", made, privacy, noise, files, layout, name, PrivateModel, holdout=part)
     with only_ours(no_privacy), careful(asked, ledger, out) as budget:
         model, paid, warned, _ = released(asked, budget, out, backend, workers, as_json)
@@ -141,23 +142,29 @@ def learn(
         _show(tested, warned, out, as_json)
 
 
-def _held_out(holdout: float | None, key: str, no_privacy: bool) -> tuple[float, str] | None:
+def _held_out(holdout: float, key: str, no_privacy: bool, made: "ModelRelease", max_steps: int) -> tuple[float, str]:
+    """The share and the key, if the test can be made: asked before anything is charged."""
     from confide.arguments import real
     from confide.errors import InvalidParameter
+    from confide.offline.improvement import check_returns
 
-    if holdout is None:
-        return None
+    check_returns(made.table(), max_steps)
     if no_privacy:
         raise InvalidParameter("--holdout needs privacy: without noise the stated level of the bound does not hold")
     return real("--holdout", holdout, above=0, below=1), key
 
 
 def _tested(asked: LogRelease, learned: "Learned", ledger: Any, backend: str, workers: int | None) -> "Learned":
-    """On the people held out: the ledger charges the larger loss of the two parts."""
+    """On the people held out: the ledger charges the larger loss of the two parts.
+
+    What goes on as logged cannot be better: it is not tested.
+    """
     from dataclasses import replace
 
     import numpy as np
 
+    if not learned.policy.changed.any():
+        return learned
     _, test = opened(asked, ledger)
     rng = np.random.default_rng(asked.noise.seed) if asked.noise.source == "fast" else None
     id = f"{asked.id} held out" if ledger else None

@@ -49,8 +49,13 @@ def show(path: File, as_json: Annotated[bool, typer.Option("--json", help="Print
         _print_table(spends)
     spent, times = account.spent, "1 spend" if len(spends) == 1 else f"{len(spends)} spends"
     parts = f"mu={spent.mu:.6g} of Gaussian noise and (epsilon={spent.epsilon:.6g}, delta={spent.delta:.6g}) of other noise"
+    split = (
+        " Parts of one split are of different people: of these the largest loss counts, not the sum."
+        if any(spend.part for spend in spends)
+        else ""
+    )
     so_far = f"nominally epsilon={account.epsilon:.6g} at delta={account.total.delta:g} in {times}: {parts}"
-    _print_lines({"guaranteed:": _total(account), "spent:": so_far, "left:": account.left, "note:": NOMINAL})
+    _print_lines({"guaranteed:": _total(account), "spent:": so_far, "left:": account.left, "note:": NOMINAL + split})
 
 
 NOMINAL = (
@@ -79,7 +84,8 @@ def _print_table(spends: "tuple[Spend, ...]") -> None:
     for spend in spends:
         loss = ", ".join(f"{name}={value:.6g}" for name, value in _parameters(spend).items())
         when = spend.when.replace("T", " ").removesuffix("+00:00")
-        lines = f"{spend.what}\n{loss}, relation {spend.relation.value}, {_state(spend)}\nid {spend.id}"
+        people = f"\npeople: {_people(spend)}" if spend.part else ""
+        lines = f"{spend.what}\n{loss}, relation {spend.relation.value}, {_state(spend)}{people}\nid {spend.id}"
         table.add_row(when, Text(lines))  # Text: a name in [brackets] is no markup
     Console().print(table)
 
@@ -110,6 +116,7 @@ def _record(account: "Account", spends: "tuple[Spend, ...]") -> dict[str, Any]:
                 "loss": {"kind": type(spend.loss).__name__, **_parameters(spend)},
                 "relation": spend.relation,
                 "state": _state(spend),
+                "part": None if spend.part is None else {"split": spend.part[0], "name": spend.part[1], "people": _people(spend)},
             }
             for spend in spends
         ],
@@ -118,6 +125,16 @@ def _record(account: "Account", spends: "tuple[Spend, ...]") -> dict[str, Any]:
 
 def _parameters(spend: "Spend") -> dict[str, float]:
     return asdict(spend.loss)
+
+
+_PARTS = {"learn": "the learning part, whom the policy is learned from", "test": "the test part, held out, whom it is tested on"}
+
+
+def _people(spend: "Spend") -> str:
+    """Of a spend on a part of a split: whose data were used, in plain words."""
+    assert spend.part is not None
+    split, name = spend.part
+    return f"{_PARTS.get(name, f'part {name}')}, of split {split}"
 
 
 def _state(spend: "Spend") -> str:

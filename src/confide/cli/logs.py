@@ -76,6 +76,13 @@ Time = Annotated[str, typer.Option(help="Column of timestamps or numbers that or
 TimeFormat = Annotated[
     str | None, typer.Option(help="Format of timestamps that are not ISO 8601, such as '%d/%m/%Y %H:%M'.", show_default=False)
 ]
+Every = Annotated[
+    str | None,
+    typer.Option(
+        help="Public length of a step, such as 4h or 30min (us, ms, s, min, h, d, w), or a number where times are numbers.",
+        show_default="each time is a step",
+    ),
+]
 StatesFile = Annotated[
     Path | None,
     typer.Option(help="Labels of states, one per line: public, and shown with results. A value that is none of them is refused."),
@@ -114,7 +121,12 @@ KeyFile = Annotated[
 
 @app.command("import")
 def import_(
-    source: Annotated[str, typer.Argument(help="CSV, Parquet or Arrow file, or minari:NAME.", show_default=False)],
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            help="CSV, Parquet or Arrow files with the same columns, in any order, or minari:NAME.", show_default=False
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Parquet file to write.", show_default=False)],
     user: ImportUser = "user",
     stay: Stay = "",
@@ -135,6 +147,7 @@ def import_(
     drop: Drop = "row",
     fill_reward: FillReward = None,
     time_format: TimeFormat = None,
+    every: Every = None,
     delimiter: Delimiter = ",",
     key: KeyFile = None,
     as_json: AsJson = False,
@@ -162,6 +175,7 @@ def import_(
             drop=drop,
             fill_reward=fill_reward,
             time_format=time_format,
+            every=every,
             delimiter="\t" if delimiter == "\\t" else delimiter,
             key=key,
             progress=progress,

@@ -69,14 +69,14 @@ ESTIMATORS = {
     "importance-sampling": Entry(
         "confide.evaluation.importance_sampling:ImportanceSampling",
         "the value of another policy, from returns weighted by likelihood",
-        ("target", "clip", "per_decision", "centre", "interval_share"),
+        ("target", "behaviour", "clip", "per_decision", "centre", "interval_share"),
         needs=("target",),
         reads=2,
     ),
     "weighted-importance-sampling": Entry(
         "confide.evaluation.importance_sampling:WeightedImportanceSampling",
         "the same, over the sum of the weights: a little bias for much less variance",
-        ("target", "clip", "centre", "interval_share"),
+        ("target", "behaviour", "clip", "centre", "interval_share"),
         needs=("target",),
         reads=2,
     ),
@@ -167,7 +167,7 @@ def read_table(path: str | Path, what: str) -> "npt.NDArray[np.float64]":
     return table
 
 
-def _read_policy(path: str | Path) -> "npt.NDArray[np.float64]":
+def read_policy(path: str | Path) -> "npt.NDArray[np.float64]":
     from confide.policy import FinitePolicy, load_policy
 
     policy = load_policy(path)
@@ -179,7 +179,7 @@ def _read_policy(path: str | Path) -> "npt.NDArray[np.float64]":
 _READ: dict[str, Callable[[str | Path], Any]] = {
     "features": lambda path: read_table(path, "features"),
     "weights": lambda path: read_table(path, "weights").ravel(),
-    "target": _read_policy,
+    "target": read_policy,
 }
 
 

@@ -10,7 +10,7 @@ from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bounded, Released
 from confide.privacy.certificate import Certificate, certify
 from confide.privacy.guarantee import Guarantee
-from confide.privacy.loss import loss_for
+from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers import Share, SharedBudget
 from confide.trajectory import LoggedUsers
@@ -60,7 +60,8 @@ class LogSums:
     """Sums over one log, released from a `SharedBudget`: its shares say what will be released, and in which order.
 
     `charged`: a ledger adds up what this release and others lose. Then a request with delta > 0 has Gaussian noise, whose losses add up as
-    roots of squares; the least noise for one release may be pure, and epsilons just add up.
+    roots of squares; the least noise for one release may be pure, and epsilons just add up. A `loss` smaller than what `privacy` allows
+    adds more noise than is needed: printed constants do.
     """
 
     def __init__(
@@ -72,9 +73,10 @@ class LogSums:
         source: NoiseSource,
         progress: Progress | None,
         charged: bool = False,
+        loss: Loss | None = None,
     ) -> None:
         self._logs, self._privacy, self._progress = logs, privacy, progress
-        loss = loss_for(privacy) if charged and privacy.delta > 0 else None
+        loss = loss_for(privacy) if loss is None and charged and privacy.delta > 0 else loss
         # refuses what can be refused before the log is read
         self._budget = SharedBudget(shares, privacy=privacy, noise=source, loss=loss)
 

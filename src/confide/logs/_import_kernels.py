@@ -15,16 +15,35 @@ _SHORT = 24  # rows that are sorted by insertion
 
 
 @njit
+def bare(data: Bytes, low: int, high: int) -> tuple[int, int]:
+    """Where a text starts and ends without the spaces around it, those of no break (C2 A0 in UTF-8) included, and, if it is a whole number
+    that was written as a float, without its `.0`."""
+    while low < high and (
+        data[low] == 32 or 9 <= data[low] <= 13 or (data[low] == 0xC2 and low + 1 < high and data[low + 1] == 0xA0)
+    ):
+        low += 2 if data[low] == 0xC2 else 1
+    while low < high and (
+        data[high - 1] == 32
+        or 9 <= data[high - 1] <= 13
+        or (data[high - 1] == 0xA0 and high - 2 >= low and data[high - 2] == 0xC2)
+    ):
+        high -= 2 if data[high - 1] == 0xA0 else 1
+    if high - low > 2 and data[high - 1] == 48 and data[high - 2] == 46:
+        place = low
+        while place < high - 2 and 48 <= data[place] <= 57:
+            place += 1
+        if place == high - 2:
+            high -= 2
+    return low, high
+
+
+@njit
 def hash_texts(offsets: npt.NDArray[np.int32], data: Bytes, seed: int, out: Words) -> None:
-    """A seeded 64-bit hash of each text without the spaces around it; 0 where nothing is left."""
+    """A seeded 64-bit hash of each text as `bare` leaves it; 0 where nothing is left."""
     odd, other = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
     start = np.uint64(seed)
     for i in range(out.size):
-        low, high = offsets[i], offsets[i + 1]
-        while low < high and (data[low] == 32 or 9 <= data[low] <= 13):
-            low += 1
-        while low < high and (data[high - 1] == 32 or 9 <= data[high - 1] <= 13):
-            high -= 1
+        low, high = bare(data, offsets[i], offsets[i + 1])
         if low == high:
             out[i] = 0
             continue

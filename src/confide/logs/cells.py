@@ -1,11 +1,14 @@
 """Cells of a raw table as numbers: ids, times, states, actions, rewards and probabilities. What cannot be read is counted, per column."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from confide.errors import LogError
+from confide.arguments import shown
+from confide.errors import InvalidParameter, LogError
 from confide.logs.arrays import NULL, Array, Flags, Ints, whole_numbers
 from confide.logs.labels import LONGEST, MOST, Vocabulary
 
@@ -43,8 +46,9 @@ class Tally:
 
     def refuse_empty(self) -> None:
         if self.cells == self.missing:
+            optional = ", or leave it out" if self.role in ("stay", "time", "action", "probability") else ""
             raise LogError(
-                f"column {self.name!r} is empty: every cell is missing; give another column for --{self.role}, or leave it out"
+                f"column {self.name!r} is empty: every cell is missing; give another column for --{self.role}{optional}"
             )
 
 
@@ -140,11 +144,77 @@ def _parsed(column: Any) -> Array:
         return pc.replace_substring_regex(text, r"^\+", "").cast(pa.float64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
+TIMESTAMPS, FLOATS, WHOLE = "timestamps", "decimal numbers", "whole numbers"  # kinds of times
+_UNITS = {
+    "us": 1,
+    "ms": 10**3,
+    "s": 10**6,
+    "min": 6 * 10**7,
+    "h": 36 * 10**8,
+    "d": 864 * 10**8,
+    "w": 6048 * 10**8,
+}  # microseconds
+_LENGTH = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The length of a step: public, with a unit of time for timestamps, and without one for numbers."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        found = _LENGTH.fullmatch(self.text) if isinstance(self.text, str) else None
+        units = ", ".join(_UNITS)
+        if found is None or not 0 < float(found[1]) < 1e15 or found[2] not in ("", *_UNITS) or (found[2] and self._length < 1):
+            raise InvalidParameter(
+                f"every must be a length such as 4h or 30min (units: {units}), or a number where times are numbers, got {shown(self.text)}"
+            )
+
+    @property
+    def _parts(self) -> tuple[float, str]:
+        found = _LENGTH.fullmatch(self.text)
+        assert found is not None
+        return float(found[1]), found[2]
+
+    @property
+    def _length(self) -> float:
+        """In the units of the column: microseconds of timestamps."""
+        number, unit = self._parts
+        return number * _UNITS.get(unit, 1)
+
+    def check(self, kind: str, name: str) -> None:
+        """Refuse a unit where the column holds numbers, and none where it holds timestamps."""
+        if bool(self._parts[1]) != (kind == TIMESTAMPS):
+            fix = "give a unit, as in 4h" if kind == TIMESTAMPS else "give a number without a unit"
+            raise LogError(f"--every {self.text} does not fit column {name!r}, which holds {kind}: {fix}")
+
+    def numbers(self, ticks: Ints, first: Ints, kind: str) -> npt.NDArray[np.int32]:
+        """The number of the step [row] in which each time is, counted from the time of row `first` [row]."""
+        if kind == TIMESTAMPS:
+            found = (ticks - ticks[first]) // round(self._length)
+        else:
+            times = _floats(ticks) if kind == FLOATS else ticks
+            found = np.floor((times - times[first]) / self._length + 1e-9)  # 0.3 is three times 0.1
+        if len(found) and not found.max() < 2**31 - 1:
+            raise LogError(f"--every {self.text} is too short: a trajectory would have more than 2147483646 steps")
+        return found.astype(np.int32)
+
+
+def _floats(ticks: Ints) -> Array:
+    """What `_ticks` made of floats, undone."""
+    bits: Ints = np.where(ticks < 0, ticks ^ np.int64(2**63 - 1), ticks)
+    return bits.view(np.float64)
+
+
 class Times:
-    """A column of times as whole numbers in the same order: timestamps as microseconds, floats by their bits, whole numbers as they are."""
+    """A column of times as whole numbers in the same order: timestamps as microseconds, floats by their bits, whole numbers as they are.
+
+    `kind`: which of them, after the first batch; batches of other kinds are refused, because their order means nothing.
+    """
 
     def __init__(self, tally: Tally, form: str | None) -> None:
-        self.tally, self._form, self._text = tally, form, ""
+        self.tally, self._form, self._text, self.kind = tally, form, "", ""
 
     def read(self, column: Any) -> tuple[Ints, Flags]:
         """The numbers, and which rows have one."""
@@ -161,6 +231,12 @@ class Times:
             found = column
         else:
             raise LogError(f"column {self.tally.name!r} must hold timestamps or numbers, got {column.type}")
+        kind = TIMESTAMPS if types.is_timestamp(found.type) else (FLOATS if types.is_floating(found.type) else WHOLE)
+        if self.kind not in ("", kind):
+            raise LogError(
+                f"column {self.tally.name!r} holds {self.kind} in one file or batch and {kind} in another: use one kind"
+            )
+        self.kind = kind
         ticks, there = _ticks(found)
         if types.is_floating(column.type):
             missing = int((~there).sum())
@@ -247,6 +323,8 @@ class Categories:
         self._limit = declared - 1 if isinstance(declared, int) else LARGEST
         self._labelled = isinstance(declared, Vocabulary)
         self._labels = dict(declared.numbers) if isinstance(declared, Vocabulary) else {}
+        self._folded = {label.casefold() for label in self._labels}
+        self.miswritten = False  # a label in other letters, upper or lower, was found
         self.seen = np.zeros(len(declared.names) if isinstance(declared, Vocabulary) else declared or 0, np.bool_)
 
     @property
@@ -292,6 +370,7 @@ class Categories:
                     f"column {self.tally.name!r} has more than {MOST:,} different values: make them fewer states first"
                 )
             self._labels[text] = len(self._labels)
+        self.miswritten = self.miswritten or (text not in self._labels and text.casefold() in self._folded)
         return self._labels.get(text, -1)
 
     def _whole(self, column: Any) -> tuple[Codes, int, int, int]:

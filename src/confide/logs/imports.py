@@ -10,7 +10,7 @@ from confide import arguments
 from confide._durable import building
 from confide.errors import InvalidParameter, LogError
 from confide.logs import raw
-from confide.logs.cells import MISSING, Categories, Tally, Times, id_column, numbers
+from confide.logs.cells import MISSING, WHOLE, Categories, Interval, Tally, Times, id_column, numbers
 from confide.logs.columns import Columns
 from confide.logs.identity import KEY, Pseudonyms, hashed, key_in
 from confide.logs.labels import KINDS, Labels, Vocabulary, checked, vocabulary
@@ -54,6 +54,7 @@ def import_log(
     drop: str = "row",
     fill_reward: float | None = None,
     time_format: str | None = None,
+    every: str | None = None,
     delimiter: str = ",",
     key: str | Path | None = None,
     progress: Progress | None = None,
@@ -62,7 +63,8 @@ def import_log(
 
     Parameters
     ----------
-    source: a CSV, Parquet or Arrow file, a data frame (pandas, Polars, Arrow, ...), a Minari data set or "minari:NAME". In any order.
+    source: a CSV, Parquet or Arrow file, a data frame (pandas, Polars, Arrow, ...), a Minari data set or "minari:NAME"; or a list of
+        these, with the same columns. Rows may be in any order, also those of one user in several files.
     out: the Parquet file to write; it is there when all of it is, and readable by its owner only.
     user, stay, time, state, reward, action, probability: the names of the columns. Without `stay` all rows of a user are one trajectory;
         without `time` rows are in order.
@@ -70,6 +72,8 @@ def import_log(
         refused, or counted as missing with unknown="missing". States may be {label: cluster}: then the log has the clusters only.
     labels_from_data: take labels from the data. The list then tells which labels occur, and is not shown with results.
     rows, rewards: of several rows of one time "last" or "first" is taken; rewards may be added up ("sum") or averaged ("mean").
+    every: the public length of a step, as "4h" for timestamps or "4" for numbers: rows of a trajectory within it, counted from its first
+        row, are one step. A length without a row leaves a gap. Units: us, ms, s, min, h, d, w.
     drop: a step with a missing cell is left out ("row"), or its whole "person". `fill_reward`: the reward where it is missing.
     key: the file with the key under which users' ids are hashed, made if it is not there; by default `confide.key` beside `out`.
     """
@@ -77,16 +81,10 @@ def import_log(
     declared = {"state": _declared("states", states), "action": _declared("actions", actions)}
     arguments.flag("labels_from_data", labels_from_data)
     arguments.choice("unknown", unknown, (REFUSE, UNKNOWN_MISSING))
-    rules = Rules(rows, rewards, drop, fill_reward)
-    if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
-        raise InvalidParameter(f"delimiter must be one character, got {arguments.shown(delimiter)}")
-    if time_format is not None:
-        arguments.text("time_format", time_format, empty=False)
-    if progress is not None and not callable(progress):
-        raise InvalidParameter(f"progress must be a function of what is done, how much and in all, got {type(progress).__name__}")
+    rules = Rules(rows, rewards, drop, fill_reward, None if every is None else Interval(every))
+    _check_reading(every, time, delimiter, time_format, progress)
     target = Path(arguments.path("out", out))
-    if isinstance(source, str | Path) and target.exists() and Path(source).exists() and target.samefile(source):
-        raise InvalidParameter(f"out must be another file than the source, got {arguments.shown(out)}")
+    _check_sources(source, target)
     key_path = Path(arguments.path("key", key)) if key is not None else target.with_name(KEY)
     table = Table(columns, declared, labels_from_data, unknown == REFUSE, time_format)
     names = [name for name in columns.all if name is not None]
@@ -102,6 +100,26 @@ def import_log(
         counts = _written(place, spill, table, labels, rules, progress)
     did = _did(columns, rules, labels, key_path)
     return summary(str(target), str(key_path), counts, table.tallies, labels, (did, table.warnings(labels)))
+
+
+def _check_reading(every: str | None, time: str | None, delimiter: str, time_format: str | None, progress: Any) -> None:
+    if every is not None and time is None:
+        raise InvalidParameter("every needs times: give their column as time (--time)")
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise InvalidParameter(f"delimiter must be one character, got {arguments.shown(delimiter)}")
+    if time_format is not None:
+        arguments.text("time_format", time_format, empty=False)
+    if progress is not None and not callable(progress):
+        raise InvalidParameter(f"progress must be a function of what is done, how much and in all, got {type(progress).__name__}")
+
+
+def _check_sources(source: Any, target: Path) -> None:
+    sources = source if isinstance(source, list) else [source]
+    if not sources:
+        raise InvalidParameter("source must be a table, or a list of tables, and the list is empty")
+    for each in sources:
+        if isinstance(each, str | Path) and target.exists() and Path(each).exists() and target.samefile(each):
+            raise InvalidParameter(f"out must be another file than the source, got {arguments.shown(str(target))}")
 
 
 def from_minari(
@@ -134,6 +152,10 @@ class Table:
         self._declared = declared
         if declared["action"] is not None and columns.action is None:
             raise InvalidParameter("actions are declared, and there is no column of actions: give its name")
+
+    @property
+    def kind_of_times(self) -> str:
+        return WHOLE if self._times is None else self._times.kind
 
     @property
     def tallies(self) -> list[Tally]:
@@ -170,6 +192,8 @@ class Table:
         if not self._refuse or not tally.outside:
             return
         ignore = "or count them as missing with --unknown missing"
+        if self._coded[role].miswritten:
+            ignore += ". Some differ from a declared label in upper and lower case only: write them alike in the table"
         if isinstance(declared, Vocabulary):
             raise LogError(
                 f"column {tally.name!r} has values that are not among the {len(declared.numbers):,} declared {role}s: add them to the "
@@ -230,12 +254,14 @@ def _written(place: Path, spill: Spill, table: Table, labels: Labels, rules: Rul
             for role, places in recoded.items():
                 if places is not None:
                     rows[role] = places[rows[role]]
-            steps, some = steps_of(rows, rules)
+            steps, some = steps_of(rows, rules, table.kind_of_times)
             counts.add(some)
             if progress is not None:
                 progress("sorting", done, total)
             yield _batch(steps, labels)
 
+    if rules.every is not None and table.kind_of_times:
+        rules.every.check(table.kind_of_times, next(tally.name for tally in table.tallies if tally.role == "time"))
     if not total:
         raise LogError(f"column {table.tallies[0].name!r} has no id: give the column of user ids with --user")
     write_batches(place, batches(), None)
@@ -281,8 +307,11 @@ def _did(columns: Columns, rules: Rules, labels: Labels, key: Path) -> list[str]
         f"one per {columns.trajectory}, in the order of their first time" if columns.trajectory else "one per user"
     )
     order = f"in the order of {columns.step}" if columns.step else "in the order of the table, because no time was given"
+    if rules.every is not None:
+        order = f"of {rules.every.text} each by {columns.step}, counted from the first row; a length without a row leaves a gap"
     steps = f"steps: {order}; a step that was lost leaves a gap in the numbers"
-    several = f"several rows of one time: the {rules.rows} value of each column, the {rules.rewards} of rewards"
+    together = "time" if rules.every is None else "step"
+    several = f"several rows of one {together}: the {rules.rows} value of each column, the {rules.rewards} of rewards"
     missing = "a step with a missing cell: " + ("left out" if rules.drop != PERSON else "its user contributes zero")
     found = [ids, stays, steps] + ([several] if columns.step else []) + [missing]
     for role in KINDS:

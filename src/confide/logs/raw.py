@@ -19,11 +19,20 @@ ROWS = 1 << 18  # at a time, of a table that can be cut
 BLOCK = 1 << 22  # bytes at a time, of a text; Arrow reads 32 of them ahead
 MINARI = "minari:"
 Progress = Callable[[int, int], None]  # done and in all: bytes of a text, rows of a table
+_UTF8 = "not a text in UTF-8: save it as CSV in UTF-8, or convert it, such as with iconv -f WINDOWS-1252 -t UTF-8"
+_BROKEN = (
+    "damaged, cut off, or its rows have different numbers of cells; repair it, set --delimiter, or quote texts that contain it"
+)
 EXTENSIONS = "a CSV, Parquet or Arrow file, a data frame, or minari:NAME"
 
 
 def batches(source: Any, names: list[str], labels: frozenset[str], delimiter: str, progress: Progress | None) -> Iterator[Any]:
-    """Record batches with these columns. A thread reads ahead; a cell of a CSV file that is one of `labels` is never a missing one."""
+    """Record batches with these columns. A thread reads ahead; a cell of a CSV file that is one of `labels` is never a missing one.
+
+    A list of sources is read one after the other.
+    """
+    if isinstance(source, list):
+        return _one_after_another(source, names, labels, delimiter, progress)
     if isinstance(source, str) and source.startswith(MINARI):
         return _frame(minari_steps(source.removeprefix(MINARI)), names, progress)
     if not isinstance(source, str | os.PathLike):
@@ -39,6 +48,20 @@ def batches(source: Any, names: list[str], labels: frozenset[str], delimiter: st
     if magic == b"ARROW1":
         return _ahead(_arrow(path, names, progress))
     return _ahead(_csv(path, names, labels, delimiter, progress))
+
+
+def _one_after_another(
+    sources: list[Any], names: list[str], labels: frozenset[str], delimiter: str, progress: Progress | None
+) -> Iterator[Any]:
+    """Each source is the same share of the progress."""
+    unit, every = 1000, len(sources)
+    for place, source in enumerate(sources):
+
+        def part(done: int, total: int, place: int = place) -> None:
+            assert progress is not None
+            progress(unit * place + unit * done // max(total, 1), unit * every)
+
+        yield from batches(source, names, labels, delimiter, None if progress is None else part)
 
 
 def _ahead(coming: Iterator[Any]) -> Iterator[Any]:
@@ -58,7 +81,7 @@ def _csv(path: str, names: list[str], labels: frozenset[str], delimiter: str, pr
     missing = [text for text in csv.ConvertOptions().null_values if text not in labels]
     kinds = dict.fromkeys(names, pa.string())
     convert = csv.ConvertOptions(column_types=kinds, include_columns=names, strings_can_be_null=True, null_values=missing)
-    read, parse = csv.ReadOptions(block_size=BLOCK), csv.ParseOptions(delimiter=delimiter, newlines_in_values=False)
+    read, parse = csv.ReadOptions(block_size=BLOCK), csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     size = os.stat(path).st_size
     with _quoting_nothing(path), open(path, "rb") as file, pa.input_stream(file, compression=_packed(path)) as stream:
         reader = csv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
@@ -83,11 +106,13 @@ def _header(path: str, names: list[str], delimiter: str) -> None:
         start = bytes(stream.read(1 << 16))
     line = start.removeprefix(codecs.BOM_UTF8).split(b"\n", 1)[0].rstrip(b"\r")
     if not line or b"\0" in line:
-        raise LogError(f"{path}: not a CSV file with a header; confide logs import reads {EXTENSIONS}")
+        raise LogError(
+            f"{path}: not a CSV file with a header; confide logs import reads {EXTENSIONS}. Save a spreadsheet as CSV in UTF-8"
+        )
     try:
         found = next(csv.reader([line.decode()], delimiter=delimiter))
     except (UnicodeDecodeError, csv.Error):
-        raise LogError(f"{path}: not a text in UTF-8: convert it with iconv -t UTF-8") from None
+        raise LogError(f"{path}: {_UTF8}") from None
     _check_names(path, names, found)
 
 
@@ -109,15 +134,9 @@ def _quoting_nothing(path: str) -> Iterator[None]:
     except (pa.ArrowMemoryError, LogError):
         raise
     except UnicodeDecodeError:
-        raise LogError(f"{path}: not a text in UTF-8: convert it with iconv -t UTF-8") from None
+        raise LogError(f"{path}: {_UTF8}") from None
     except (pa.ArrowException, OSError, EOFError, ValueError) as error:
-        utf8 = "UTF8" in str(error)
-        reason = (
-            "not a text in UTF-8: convert it with iconv -t UTF-8"
-            if utf8
-            else "damaged, cut off, or its rows have different numbers of cells; repair it, or set --delimiter"
-        )
-        raise LogError(f"{path}: {reason}") from None
+        raise LogError(f"{path}: {_UTF8 if 'UTF8' in str(error) else _BROKEN}") from None
 
 
 def _parquet(path: str, names: list[str], progress: Progress | None) -> Iterator[Any]:

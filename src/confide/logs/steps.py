@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from confide.arguments import choice, real
 from confide.logs import _import_kernels as kernels
-from confide.logs.cells import MISSING
+from confide.logs.cells import MISSING, WHOLE, Interval
 from confide.logs.sorting import Columns
 
 LAST, FIRST = "last", "first"
@@ -22,13 +22,15 @@ class Rules:
     """How several rows of one time become a step, and what happens to a step in which a cell is missing.
 
     `rows`: which of the values that are there is taken, the last or the first in the order of the table. `rewards`: of these, or their sum
-    or mean. `drop`: the step (`row`), or the whole person, who then contributes zero. `fill`: the reward of a step that has none.
+    or mean. With `every`, rows of a trajectory within that length, counted from its first row, are of one time. `drop`: the step (`row`),
+    or the whole person, who then contributes zero. `fill`: the reward of a step that has none.
     """
 
     rows: str = LAST
     rewards: str = "sum"
     drop: str = ROW
     fill: float | None = None
+    every: Interval | None = None  # the length of a step; None: each time is a step of its own
 
     def __post_init__(self) -> None:
         choice("rows", self.rows, (LAST, FIRST))
@@ -58,9 +60,9 @@ class Counts:
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
-def steps_of(rows: Columns, rules: Rules) -> tuple[Columns, Counts]:
-    """Steps in the order of users, stays and times; a user without any has one row without a state, so that the number of users is the
-    number of ids, whatever is in anybody's cells."""
+def steps_of(rows: Columns, rules: Rules, kind: str = WHOLE) -> tuple[Columns, Counts]:
+    """Steps in the order of users, stays and times, which are of this kind; a user without any has one row without a state, so that the
+    number of users is the number of ids, whatever is in anybody's cells."""
     counts = Counts(rows=len(rows["user"]))
     placed = rows.pop("placed")
     bad = np.zeros(0, np.uint64)  # people with a row that cannot be placed
@@ -72,8 +74,11 @@ def steps_of(rows: Columns, rules: Rules) -> tuple[Columns, Counts]:
     people = np.union1d(rows["user"][_changes(rows["user"])], bad)
     counts.users = len(people)
     rows, starts = _distinct(rows, counts)
+    if rules.every is not None:
+        rows["time"] = rules.every.numbers(rows["time"], _first_of_stay(rows), kind)
+        starts = np.flatnonzero(_changes(rows["user"], rows["trajectory"], rows["time"]))
     steps = _merged(rows, starts, rules, counts)
-    steps["step"] = _numbered(steps)
+    steps["step"] = _numbered(steps) if rules.every is None else steps["time"]
     kept = _complete(steps, rules, counts)
     if rules.drop == PERSON:
         kept &= ~np.isin(steps["user"], np.concatenate([bad, steps["user"][~kept]]))
@@ -155,10 +160,15 @@ def _taken(values: Any, there: npt.NDArray[np.bool_], starts: npt.NDArray[np.int
     return np.where(number == 0, np.nan, total / np.maximum(number, 1) if rule == "mean" else total)
 
 
+def _first_of_stay(rows: Columns) -> npt.NDArray[np.int64]:
+    """The first row of each row's stay [row]."""
+    new = np.flatnonzero(_changes(rows["user"], rows["trajectory"]))
+    return np.repeat(new, np.diff(np.append(new, len(rows["user"]))))
+
+
 def _numbered(steps: Columns) -> npt.NDArray[np.int32]:
     """From 0 in each stay. Steps that are dropped later are counted, too: they leave a gap."""
-    new, n = np.flatnonzero(_changes(steps["user"], steps["trajectory"])), len(steps["user"])
-    return (np.arange(n) - np.repeat(new, np.diff(np.append(new, n)))).astype(np.int32)
+    return (np.arange(len(steps["user"])) - _first_of_stay(steps)).astype(np.int32)
 
 
 def _complete(steps: Columns, rules: Rules, counts: Counts) -> npt.NDArray[np.bool_]:

@@ -42,34 +42,41 @@ def gains(
     low: float,
     high: float,
     discount: float,
-    horizon: int,
+    rest: Array,
+    ends: bool,
     share: float,
     clip: float,
 ) -> Array:
-    """sum_t discount^t r_t (min(rho_t, clip) - 1) of each user's first trajectory [user]; zero for a user whose data make no sense."""
+    """sum_t discount^t r_t (min(rho_t, clip) - 1) of each user's first trajectory [user], up to rest.size - 1 steps.
+
+    rest[k] is the most that k more steps can earn, so -rest[k] the least that they can add. It is added where a trajectory stops early
+    in a state that is not terminal, and stopping is no end. A user whose data make no sense has zero.
+    """
     S, A = target.shape
+    horizon = rest.size - 1
     out = np.zeros(valid.size)
     for u in range(valid.size):
         begin, finish = trajectories[users[u]], trajectories[users[u + 1]]
         if not valid[u] or begin == finish or not sensible(states, actions, rewards, begin, finish, S, A):
             continue
         stop = min(trajectories[users[u] + 1], begin + horizon)
-        log_weight, power, total, sane = 0.0, 1.0, 0.0, True
+        log_weight, power, total, sane, over = 0.0, 1.0, 0.0, True, ends
         for i in range(begin, stop):
             s, a, p = states[i], actions[i], probabilities[i]
             if not 0.0 < p <= 1.0:
                 sane = False
                 break
             if changed[s]:
-                ratio = 1.0 - share + share * target[s, a] / p
+                ratio = min(1.0 - share + share * target[s, a] / p, 1e300)  # finite, as its logarithm is then
                 log_weight += np.log(ratio) if ratio > 0.0 else -np.inf
             r = reward_of(known, s, a, rewards[i], low, high)
             total += power * r * (np.exp(min(log_weight, np.log(clip))) - 1.0)
             power *= discount
             if terminal[s]:
+                over = True
                 break
         if sane:
-            out[u] = total
+            out[u] = total if over else total - power * rest[horizon - (stop - begin)]
     return out
 
 

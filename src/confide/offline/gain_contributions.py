@@ -91,24 +91,25 @@ class Gains:
     """How much more a mixture of the policy with what was done would have earned: D = sum_t discount^t r_t (min(rho_t, clip) - 1).
 
     rho_t is the product up to step t of 1 - share + share target(a | s) / p, p the logged probability of the action; 1 where the policy
-    goes on as logged. Rewards are public or clipped, and not negative, so that -worth <= D <= (clip - 1) worth, worth = `highest` being the
-    most that a return can be. Divided by clip * highest it lies in [-1/clip, 1 - 1/clip]. A user's first trajectory counts. Where steps
-    of it are missing, D is not known, and the least that it can be counts: the bound on the gain stays one from below.
+    goes on as logged. Rewards are public or clipped, and not negative, so that -worth <= D <= (clip - 1) worth, worth = rest [-1] being the
+    most that a return can be: `rest` [k] is the most that k steps can earn. Divided by clip * worth it lies in [-1/clip, 1 - 1/clip].
+    A user's first trajectory counts. Where D is not known, because steps are missing, or after a record that stops early and at no end, the
+    least that it can be counts: the bound on the gain stays one from below. A user who is not valid contributes zero, as everywhere: as if
+    the policy changed nothing for them.
     """
 
     bound: Moments
     table: Table
     target: Array = field(repr=False)
     changed: Bools = field(repr=False)
-    horizon: int
-    highest: float
+    rest: Array = field(repr=False)
     share: float
     clip: float
 
     def contribution(self, users: LoggedUsers) -> Bounded:
         if users.actions is None or users.probabilities is None:
             raise InvalidParameter("gains need logs with actions and the probabilities of taking them")
-        table = self.table
+        table, highest = self.table, float(self.rest[-1])
         found = _kernels.gains(
             users.states,
             users.actions,
@@ -124,11 +125,12 @@ class Gains:
             table.reward_low,
             table.reward_high,
             float(table.discount),
-            self.horizon,
+            self.rest,
+            table.ends,
             float(self.share),
             float(self.clip),
         )
-        return self.bound.added_up(np.where(_gapped(users), -self.highest, found), self.clip * self.highest)
+        return self.bound.added_up(np.where(_gapped(users), -highest, found), self.clip * highest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

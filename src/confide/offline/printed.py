@@ -1,8 +1,7 @@
 """The constants of DP-APVI [QiaoWang22], the noise that it prints, and when its penalty lets learning start.
 
-Where they are from. Noise, threshold and penalty are those of the algorithm for tables in the main text (arXiv 2206.00810), recalled; its
-appendix could not be had when this was written, so that the logarithms are derived from union bounds over the counts. Compare with the
-paper before relying on a digit. H steps, S states, A actions; rewards in [0, 1]; n is a count of visits of (h, s, a).
+Where they are from: equations (2), (3) and (5), and Algorithm 1, of the main text (arXiv 2206.00810), read. The appendix was not: what its
+proofs need is not checked here. H steps, S states, A actions; rewards in [0, 1]; n is a count of visits of (h, s, a).
 
 True loss. Noise N(0, 2 H / rho) is added to all N(h, s, a) and N(h, s, a, s'). A replaced user leaves up to H cells of each kind and
 enters up to H others: the squared sensitivity is 4 H, so the release is rho-zCDP exactly, and sqrt(2 rho)-GDP. The conversion
@@ -12,9 +11,13 @@ rho = (sqrt(L + epsilon) - sqrt(L))^2, L = log(1/delta), is loose: the true epsi
 import math
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from confide.arguments import choice, real, whole
 from confide.privacy.accounting import gaussian_epsilon, gaussian_mu
 
+Array = npt.NDArray[np.float64]
 _FIRST, _SECOND = math.sqrt(2), 16.0  # C_1 and C_2 of the penalty
 _MOST = 10**30  # users: learning that does not start before does not start
 
@@ -73,11 +76,18 @@ class APVISetting:
     def penalty(self, visits: float, variance: float = 0.0) -> float:
         """Gamma of a row with so many noisy visits, in which the next value has this variance; H if there are too few visits."""
         real("visits", visits), real("variance", variance, at_least=0)
-        E, iota = self.threshold, self.logarithm
-        if visits <= E:
-            return float(self.horizon)
-        sampling = _FIRST * math.sqrt(variance * iota / (visits - E))
-        return sampling + _SECOND * self.states * self.horizon * E * iota / visits
+        return float(self.penalties(np.array(visits), np.array(variance), self.threshold))
+
+    def penalties(self, visits: Array, variances: Array, threshold: float) -> Array:
+        """Gamma of many rows; with threshold 0, for exact counts, that of APVI without its term of lower order.
+
+        Rows with too few visits have C H, C > 1, in print: H does the same, since values below zero are zero.
+        """
+        known = visits > threshold
+        n = np.where(known, visits, threshold + 1.0)
+        sampling = _FIRST * np.sqrt(variances * self.logarithm / (n - threshold))
+        noise = _SECOND * self.states * self.horizon * threshold * self.logarithm / n
+        return np.where(known, sampling + noise, float(self.horizon))
 
     def users_to_start(self, share: float | None = None) -> int:
         """How many users the penalty needs to be below H in a row that this share of them visits at its step; 1 / (S A) if None.

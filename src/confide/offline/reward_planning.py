@@ -22,14 +22,33 @@ def rewards_of(table: Table, rows: Rows, sums: Array, noise: float) -> tuple[Arr
         rewards[: table.states] = table.rewards
         return rewards, std
     open_rows = table.support.open
-    visits = np.maximum(rows.visits, rows.visit_std / 2)
-    ratio = np.clip(sums / visits, -5.0, 5.0)  # in [-1, 1], but for noise
-    spread = np.sqrt((noise / visits) ** 2 + (np.clip(np.abs(ratio), 0, 1) * rows.visit_std / visits) ** 2 + 1 / visits)
+    ratio, spread = _ratios(rows, sums, noise)
     span = table.reward_high - table.reward_low
     mean, deviation = common_or_own((1 + ratio) / 2, np.minimum(spread / 2 + 1e-9, 5.0), open_rows, -table.reward_low / span)
     rewards[:] = np.where(open_rows, table.reward_low + span * mean, 0.0).reshape(S, A)
     std[:] = np.where(open_rows, span * deviation, 0.0).reshape(S, A)
     return rewards, std
+
+
+def _ratios(rows: Rows, sums: Array, noise: float) -> tuple[Array, Array]:
+    """Sums over visits [row], in [-1, 1] but for noise, and their standard deviations, noise and sampling together."""
+    visits = np.maximum(rows.visits, rows.visit_std / 2)
+    ratio = np.clip(sums / visits, -5.0, 5.0)
+    spread = np.sqrt((noise / visits) ** 2 + (np.clip(np.abs(ratio), 0, 1) * rows.visit_std / visits) ** 2 + 1 / visits)
+    return ratio, spread
+
+
+def lower_rewards(table: Table, chosen: npt.NDArray[np.bool_], rows: Rows, sums: Array, noise: float, z: float) -> Array:
+    """Rewards [s, a] that are z standard deviations below what these sums say in `chosen` rows [s, a], and the least reward elsewhere.
+
+    Rows are chosen by other people's data, so that no noise of these sums is chosen for being large. With many rows even a lower value,
+    cut at the least reward, is too large on average: the cut keeps what noise adds, and drops what it takes away.
+    """
+    ratio, spread = _ratios(rows, sums, noise)
+    low, half = table.reward_low, (table.reward_high - table.reward_low) / 2
+    lower = np.clip(low + half * (1 + ratio - z * spread), low, table.reward_high).reshape(chosen.shape)
+    open_rows = table.support.open.reshape(chosen.shape)
+    return np.where(open_rows, np.where(chosen, lower, low), 0.0)
 
 
 def common_or_own(ratio: Array, spreads: Array, open: npt.NDArray[np.bool_], usual: float) -> tuple[Array, Array]:

@@ -2,7 +2,9 @@
 
 A cell (s, a, s') has count n p plus noise, n the visits to its row. Which p there are is read off all cells together: s' can follow s at
 all with probability rho; then p is zero, or in one of several bins, with weights g that all cells share. rho and g maximise the likelihood
-(EM). So actions share what can follow a state, and a table of few successors is told from one of many without a public support.
+(EM), as if each bin had been met once before: few cells do not rule out a bin. So actions share what can follow a state, and a table of few
+successors is told from one of many without a public support. A bin that is not told from zero in a row counts as zero in the mean, and as
+it is in the variance: pessimism sees what may be hidden below the noise.
 
 Where most mass lies in cells that are too small to be seen one by one (`missed`), rows are projected on the simplex instead.
 """
@@ -19,6 +21,7 @@ from confide.tables.support_features import Support
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 BINS, ROUNDS = 14, 80  # of probabilities, from the least that is told from noise up to one; rounds of EM
+PSEUDO = 1.0  # cells that each bin has met before
 SEEN = 2.0  # standard deviations of noise: a typical row tells a cell as large as this from zero
 QUIET = 0.3  # the least standard deviation that is computed with: without privacy there is none
 MISSED = 0.15  # share of all visits in cells that are not seen, from which on rows are projected
@@ -171,9 +174,9 @@ def _fitted(cells: _Cells) -> tuple[float, Array]:
     for _ in range(ROUNDS):
         each, likely = _evidence(density, none, zero, group, rho, g)
         share = likely[group] / each
-        g = g * np.append(share @ none, share @ density)
+        g = g * np.append(share @ none, share @ density) + PSEUDO
         g = np.where(g < _NONE * g.sum(), 0.0, g / g.sum())
-        rho = float(np.clip(likely.mean(), 1e-4, 1 - 1e-4))
+        rho = float(np.clip((likely.sum() + PSEUDO) / (likely.size + 2 * PSEUDO), 1e-4, 1 - 1e-4))
     return rho, g
 
 
@@ -207,7 +210,7 @@ def _moments(cells: _Cells, rho: float, g: Array) -> tuple[Array, Array]:
 
 
 def _within(cells: _Cells, scaled: Array) -> tuple[Array, Array]:
-    """Mean and mean square [cell, bin] of p in each bin: a normal law, truncated."""
+    """Mean and mean square [cell, bin] of p in each bin: a normal law, truncated. A bin that is not told from zero has mean zero."""
     mass, density = _between(scaled), np.exp(-0.5 * np.clip(scaled, -38, 38) ** 2) / np.sqrt(2 * np.pi)
     safe = np.maximum(mass, 1e-12)
     shift = (density[:, :-1] - density[:, 1:]) / safe
@@ -215,8 +218,8 @@ def _within(cells: _Cells, scaled: Array) -> tuple[Array, Array]:
     n, s = cells.visits[:, None], cells.spread[:, None]
     centre = np.clip((cells.counts[:, None] + s * shift) / n, cells.edges[:-1], cells.edges[1:])
     variance = (s / n) ** 2 * np.clip(1 + turn - shift**2, 0.0, 1.0)
-    seen = ~cells.unseen
-    return seen * centre, seen * (centre**2 + variance)
+    middle = (cells.edges[:-1] + cells.edges[1:]) / 2
+    return ~cells.unseen * centre, np.where(cells.unseen, middle**2, centre**2 + variance)
 
 
 def _projected(counts: Array, visits: Array, visit_std: Array, noise: float, support: Support, missed: float) -> Rows:

@@ -85,16 +85,26 @@ def words(learned: Learned) -> list[tuple[str, str]]:
     rewards = "public" if table.rewards is not None else "learned"
     how = (
         f"rewards are {rewards}; returns are discounted by {table.discount:g}; unknown values are lowered by {policy.pessimism:g} "
-        "standard deviations. Values and gains are estimates from noisy counts, not bounds."
+        f"standard deviation{'' if policy.pessimism == 1 else 's'}. Values and gains are estimates from noisy counts, not bounds."
     )
     assumed = [] if model.certificate is None else model.certificate.document["assumptions"]
-    lines = [("result", learned.headline), ("guarantee", promise_words(model.guarantee)), ("model", how)]
+    lines = [("result", learned.headline), ("guarantee", _promised(learned)), ("model", how)]
     if (found := learned.improvement) is not None:
         lines.insert(1, ("tested", f"{found}. {found.basis[0].upper()}{found.basis[1:]}."))
     if members := policy.labels.members:
         text = f"the {len(members):,} states are public clusters of {sum(map(len, members)):,} labels, which are treated alike"
         lines.append(("clusters", f"{text}; policy.json lists what to do for each label."))
     return [*lines, *learned.said, *(("assumed", text) for text in assumed)]
+
+
+def _promised(learned: Learned) -> str:
+    """To those it was learned from, and to those it was tested on."""
+    said, tested = promise_words(learned.model.guarantee), learned.improvement
+    if tested is None:
+        return said
+    if tested.guarantee.request == learned.model.guarantee.request:
+        return f"{said} The same holds for each of the {tested.users:,} users it was tested on."
+    return f"{said} Users it was tested on: {promise_words(tested.guarantee)}"
 
 
 def rows(learned: Learned, most: int | None = None) -> list[list[str]]:
@@ -114,7 +124,7 @@ def cards(learned: Learned) -> list[tuple[str, str, str]]:
     """(heading, large, text): what was learned, whether it was shown to be better, and what is revealed of one user."""
     model, policy, found = learned.model, learned.policy, learned.improvement
     if policy.changed.any():
-        text = f"instead of {policy.behaviour_value:.3g}, what was done: as the released model predicts."
+        text = f"instead of {policy.behaviour_value:.3g} for what was done, as the released model predicts."
         made = [("Worth", f"{policy.value:.3g}", text)]
     else:
         made = [
@@ -124,7 +134,7 @@ def cards(learned: Learned) -> list[tuple[str, str, str]]:
         level = f"at least +{found.bound:.3g}" if found.shown else "not shown"
         text = str(found)
         made.append((f"Better, with {100 * found.level:g}\u202f% confidence", level, f"{text[0].upper()}{text[1:]}."))
-    else:
+    elif policy.changed.any():
         made.append(
             (
                 "Better",
@@ -134,9 +144,9 @@ def cards(learned: Learned) -> list[tuple[str, str, str]]:
         )
     guarantee = model.guarantee
     if guarantee.trust is not Trust.NONE:
-        instead = "somebody else’s data" if guarantee.relation is Relation.REPLACE else "nothing"
-        factor = f"by more than the factor e^ε = {np.exp(guarantee.epsilon):.3g}, but for δ = {small(guarantee.delta)}"
-        text = f"With {instead} in the place of any one user’s, the probability of nothing on this page changes {factor}."
+        instead = "somebody else’s" if guarantee.relation is Relation.REPLACE else "nothing"
+        factor = f"at most the factor e^ε = {np.exp(guarantee.epsilon):.3g}, plus δ = {small(guarantee.delta)}"
+        text = f"If any one user’s data were replaced by {instead}, the probability of anything on this page would change by {factor}."
         made.append(("Revealed of one user", f"ε = {guarantee.epsilon:.4g}", text))
     return made
 
@@ -258,9 +268,19 @@ def _page(learned: Learned, picture: bytes, command: str) -> str:
         limits=not_protected(trust, returns_shown=False),
         assumed=[text for name, text in said if name == "assumed"],
         guarantee=str(guarantee),
-        certificate="" if model.certificate is None else json.dumps(model.certificate.document, indent=2),
+        certificates=_certificates(learned),
         command=command,
     )
+
+
+def _certificates(learned: Learned) -> dict[str, str]:
+    """By the names of their files."""
+    tested = learned.improvement
+    found = {
+        "certificate.json": learned.model.certificate,
+        "improvement_certificate.json": tested.certificate if tested else None,
+    }
+    return {name: json.dumps(each.document, indent=2) for name, each in found.items() if each is not None}
 
 
 def _note(learned: Learned) -> str:

@@ -321,7 +321,7 @@ def _page(shown: Shown, picture: bytes, command: str) -> str:
         limits=not_protected(trust, returns_shown=False),
         assumed=[text for name, text in said if name == "assumed"],
         guarantee=str(guarantee),
-        certificate="" if certificate is None else json.dumps(certificate.document, indent=2),
+        certificates={} if certificate is None else {"certificate.json": json.dumps(certificate.document, indent=2)},
         command=command,
     )
 
