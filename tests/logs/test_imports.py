@@ -168,6 +168,12 @@ def test_refused_with_the_column_and_the_fix(imported, tmp_path, line, options, 
     assert not list(tmp_path.glob("*.parquet*")) and not list(tmp_path.glob(".*"))  # nothing is left behind
 
 
+def test_texts_with_ends_of_lines_at_the_end_of_a_block(imported, monkeypatch):
+    monkeypatch.setattr(raw, "BLOCK", 1 << 10)
+    lines = [f'a,s,{n},mild,low,1,"said: {"x" * 40}\n{"y" * 40}\n"' for n in range(100)]
+    assert len(imported(*lines, head=HEAD.replace("\n", ",note\n"))[1]["a"]) == 100
+
+
 def test_states_that_are_clusters_of_labels(imported, tmp_path):
     clusters = {"shock": "bad", "mild": "fair", "severe": "bad"}
     lines = "a,s,2020-01-01,mild,low,1", "a,s,2020-01-02,severe,high,0", "a,s,2020-01-03,shock,low,0"
@@ -185,12 +191,6 @@ def test_states_that_are_clusters_of_labels(imported, tmp_path):
         imported(*lines, actions={"low": "any", "high": "any"})
     with pytest.raises(InvalidParameter, match="members"):
         Labels(("bad", "fair"), members=(("shock",),))
-
-
-def test_texts_with_ends_of_lines_at_the_end_of_a_block(imported, monkeypatch):
-    monkeypatch.setattr(raw, "BLOCK", 1 << 10)
-    lines = [f'a,s,{n},mild,low,1,"said: {"x" * 40}\n{"y" * 40}\n"' for n in range(100)]
-    assert len(imported(*lines, head=HEAD.replace("\n", ",note\n"))[1]["a"]) == 100
 
 
 def test_labels(imported, tmp_path):

@@ -323,8 +323,10 @@ class Categories:
         self._limit = declared - 1 if isinstance(declared, int) else LARGEST
         self._labelled = isinstance(declared, Vocabulary)
         self._labels = dict(declared.numbers) if isinstance(declared, Vocabulary) else {}
-        self._folded = {label.casefold() for label in self._labels}
-        self.miswritten = False  # a label in other letters, upper or lower, was found
+        self._folded, self.miswritten = (
+            {label.casefold() for label in self._labels},
+            False,
+        )  # a label in other letters, upper or lower
         self.seen = np.zeros(len(declared.names) if isinstance(declared, Vocabulary) else declared or 0, np.bool_)
 
     @property
