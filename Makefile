@@ -12,9 +12,12 @@ KERNELS := $(shell find src -name '*kernels.py' -o -name _jit.py)
 # One thread per process: two workers have two cores.
 TESTS = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NUMBA_CACHE_DIR=$(CACHE)/$(1) $(BIN)/python -m pytest -n 2
 # These compile most kernels, and run first, a file at a time: two workers would compile the same ones at the same time.
-FIRST := tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py tests/planners tests/logs/test_reading.py
-# The tests of one of these files share something that takes long to make: a site, a browser, learners that have served their users.
-TOGETHER := tests/clients tests/conformance tests/docs tests/report tests/reproduce
+FIRST := tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py tests/planners tests/logs/test_reading.py \
+  tests/conformance/test_bounds.py tests/control/test_ofu_lq.py tests/control/test_identification_planning.py \
+  tests/mixtures/test_likelihood_vi.py tests/mixtures/test_questions_vi.py tests/mixtures/test_ucrl_vtr.py \
+  tests/tables/test_tabular_psrl.py tests/tables/test_ucbvi.py
+# The tests of one of these files share something that takes long to make: a site, a browser.
+TOGETHER := tests/clients tests/docs tests/report tests/reproduce
 # What is quick to compile and to run, and says most about privacy.
 CORE := tests/test_policy.py tests/test_digest.py tests/test_architecture.py tests/privacy tests/mechanisms tests/statistics \
   tests/planners tests/problems

@@ -32,12 +32,17 @@ RUNS = {
     "smooth": 60_000,
     "gaussian": 8_000,
     **dict.fromkeys(("laplace", "cube", "ball"), 8_000),
-    **dict.fromkeys(AGENTS, 500),
-    "likelihood-vi": 200,
+    **dict.fromkeys(AGENTS, 300),
     "questions-vi": 100,
     "next-state-vi": 200,
-    "lsvi-ucb-answers": 800,
+    "lsvi-ucb": 400,
 }  # 2 500 for streams
+
+
+@pytest.fixture(autouse=True)
+def few_users(monkeypatch):
+    """The first user is the one who is replaced, and all others are silent: 16 users show as much as 64, in a third of the time."""
+    monkeypatch.setattr("confide.audit.agents.USERS", 16)
 
 
 def attack(name, *, twin=None, runs=None, privacy=None, source="fast"):
@@ -62,13 +67,13 @@ def test_broken_twins_are_caught(name, twin):
         with pytest.raises(InvalidParameter, match="cannot be audited without clipping"):
             attack(name, twin=twin)
         return
-    runs = {"clip": 500, "shared": 500, "noise": max(4_000, RUNS.get(name, 0))}.get(twin)
+    runs = {"clip": 200, "shared": 200, "redraw": 60_000 if name == "smooth" else 1_500}.get(twin)
     assert attack(name, twin=twin, runs=runs).refuted
 
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_broken_agents_are_caught(name):
-    """The whole output of an agent with 64 users, one of them replaced."""
+    """The whole output of an agent with 16 users, one of them replaced."""
     assert attack(name, twin="shared", runs=100, privacy=PRIVACY).refuted
 
 
@@ -89,9 +94,9 @@ def test_too_little_noise_on_answers_is_caught(monkeypatch):
         if isinstance(self._source, TapedSource):
             self._source._inner = Scaled(self._source._inner, 0.3)
 
-    assert not attack(ANSWERS, runs=500).refuted
+    assert not attack(ANSWERS, runs=300).refuted
     monkeypatch.setattr(SharedBudget, "__init__", init)
-    assert attack(ANSWERS, runs=500).refuted
+    assert attack(ANSWERS, runs=300).refuted
 
 
 def test_what_is_done_to_a_release_after_its_noise_is_caught_by_replay(monkeypatch):
@@ -137,7 +142,7 @@ def test_the_stated_power_is_the_measured_one():
     assert wrong <= 3
 
 
-@pytest.mark.parametrize(("twin", "runs"), [(None, 600), ("redraw", 1_000)])
+@pytest.mark.parametrize(("twin", "runs"), [(None, 600), ("redraw", 500)])
 def test_messages_of_devices(twin, runs):
     """Two devices, each asked twice. Noise that is drawn again is caught. The two users are opposite. A coin that keeps too
     rarely is caught exactly, in tests/mechanisms/test_codebook.py, and by attacks on a larger one in tests/conformance."""
@@ -171,14 +176,15 @@ def test_messages_from_a_secure_source_and_of_pure_requests_stand():
 
 
 def test_the_plain_gaussian_mechanism_is_audited_sharply():
-    result = attack("gaussian", runs=80_000, privacy=PRIVACY)
-    assert 0.8 < result.sharpness < 1
-    assert 0.9 < result.mu_lower / result.mu < 1
+    """At 20 000 runs .68 to .78 and .88 to .95; at 80 000 .80 to .91 and .96 to .98 (6 seeds each)."""
+    result = attack("gaussian", runs=20_000, privacy=PRIVACY)
+    assert 0.65 < result.sharpness < 1
+    assert 0.87 < result.mu_lower / result.mu < 1
 
 
 @pytest.mark.parametrize("name", ["tree", "honaker", "toeplitz", "laplace"])
 def test_secure_noise_stands_too(name):
-    assert not attack(name, source="secure", runs=1_500).refuted
+    assert not attack(name, source="secure", runs=500).refuted
 
 
 def test_pure_counters_stand():

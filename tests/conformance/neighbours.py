@@ -90,10 +90,15 @@ def hostile_users(kinds, rng):
         yield {name: np.full(kind.shape, value) for (name, kind), value in zip(kinds.items(), values, strict=True)}
 
 
-def farthest(kinds, sent, *, order, nobody=None, seed=0):
-    """The largest distance that is found between sent(user) and sent(other), or between sent(user) and what `nobody` sends."""
+def farthest(kinds, sent, *, order, nobody=None, seed=0, enough=np.inf):
+    """The largest distance that is found between sent(user) and sent(other), or between sent(user) and what `nobody` sends. There is no
+    third start if two found `enough`."""
     rng = np.random.default_rng(seed)
-    return max(worst_pair(kinds, sent, order=order, nobody=nobody, rng=rng)[0] for _ in range(STARTS))
+    found = 0.0
+    for start in range(STARTS):
+        if start < 2 or found < enough:
+            found = max(found, worst_pair(kinds, sent, order=order, nobody=nobody, rng=rng)[0])
+    return found
 
 
 def worst_pair(kinds, sent, *, order, rng, nobody=None, steps=STEPS):

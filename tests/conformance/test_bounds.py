@@ -406,9 +406,11 @@ def case(request):
 def shares(case, order):
     """Of what is stated: how far apart the worst pairs are, under null and under replace. Somebody whose data make no sense may be either
     of two neighbours, too."""
-    alone = farthest(case.kinds, case.sent, order=order, nobody=case.absent)
-    replaced = max(alone, farthest(case.kinds, case.sent, order=order))
-    return alone / case.stated(order, Relation.NULL), replaced / case.stated(order, Relation.REPLACE)
+    null, replace = (case.stated(order, relation) for relation in (Relation.NULL, Relation.REPLACE))
+    claimed = case.attained[:2] if order == 2 else case.attained[2:]
+    alone = farthest(case.kinds, case.sent, order=order, nobody=case.absent, enough=claimed[0] * null)
+    replaced = max(alone, farthest(case.kinds, case.sent, order=order, enough=claimed[1] * replace))
+    return alone / null, replaced / replace
 
 
 @pytest.mark.parametrize("order", [2, 1])

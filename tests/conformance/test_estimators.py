@@ -239,11 +239,11 @@ class OneUser:
 @pytest.mark.filterwarnings("ignore::confide.evaluation.DeltaWarning")
 @pytest.mark.parametrize("name", ATTACKED)
 def test_an_attack_does_not_refute_it_and_refutes_it_with_little_noise(name):
-    """300 runs on each of two logs, at 99 % confidence: an honest estimator is refuted with probability at most 1 %, before the seed is
+    """100 runs on each of two logs, at 99 % confidence: an honest estimator is refuted with probability at most 1 %, before the seed is
     fixed. The twin has a tenth of the noise: where noise is of smooth sensitivity, no pair of logs comes near what it allows for."""
     privacy = confide.CentralDP(2.0, 0.01)
     honest, broken = (
-        refute(OneUser(ESTIMATORS[name], privacy, factor), delta=0.01, runs=300, rng=np.random.default_rng(0))
+        refute(OneUser(ESTIMATORS[name], privacy, factor), delta=0.01, runs=100, rng=np.random.default_rng(0))
         for factor in (1.0, 0.1)
     )
     assert not honest.refuted

@@ -19,7 +19,7 @@ PRIVATE = confide.JointDP(1.0, 1e-5)
 BOTH = pytest.mark.parametrize("kind", [ThompsonLQ, CertaintyEquivalentLQ])
 
 
-def regret(kind, system, privacy, episodes=100_000, seeds=range(3)):
+def regret(kind, system, privacy, episodes=100_000, seeds=range(2)):
     done = [confide.run(kind(system.public, episodes=episodes, privacy=privacy), system, seed=seed) for seed in seeds]
     return np.mean([run.regret[-1] for run in done])
 
@@ -32,9 +32,9 @@ def test_they_learn_privately(kind, system, most):
 
 
 def test_they_learn_without_privacy():
-    """Measured over 5 seeds: 7.0 +- .6 and 9.2 +- .5."""
-    assert regret(ThompsonLQ, oscillator(), confide.NoPrivacy(), seeds=range(5)) < 11
-    assert regret(ThompsonLQ, thermal(), confide.NoPrivacy(), seeds=range(5)) < 16
+    """Measured over 5 seeds: 7.0 +- .6 and 9.2 +- .5. One run deviates by 1.3 and 1.1."""
+    assert regret(ThompsonLQ, oscillator(), confide.NoPrivacy(), seeds=[0]) < 11
+    assert regret(ThompsonLQ, thermal(), confide.NoPrivacy(), seeds=[0]) < 16
 
 
 @BOTH

@@ -14,6 +14,7 @@ from confide.errors import InvalidParameter, PromiseBroken, SignatureError, Stal
 from confide.mechanisms.sources import noise_source
 from confide.policy import ContextPolicy, LinearPolicy, RandomPolicy, StochasticPolicy, TabularPolicy
 from confide.privatizers import Message
+from confide.service import client
 from confide.service.client import Accepts, ServiceRefused, act
 from confide.service.crowd import Crowd
 from confide.service.episodes import contribution, message_bytes, sensitivity
@@ -30,7 +31,8 @@ def test_learning_over_http(folder, trust):
             one = device(http, f"person {number}", trust=trust)
             one.join()
             assert one.report(*play(one, rng)) == "counted"
-            assert one.report(*play(one, rng)) == "same"  # the same bytes, whatever is reported
+            assert one.report(*play(one, rng)) == "same"  # it was answered: nothing is sent, whatever is reported
+            http.settle()
         run = http.service.runs["demo"]
         assert (run.generation, run.status, run.learner.users) == (2, "finished", 40)
         assert http.service.store.participants("demo") == {0: 20, 1: 20}
@@ -53,7 +55,7 @@ def test_a_crowd_of_devices_at_once(folder):
         assert http.service.runs["demo"].generation == 4
 
 
-def test_a_device_that_restarts_sends_the_same_bytes(folder, tmp_path):
+def test_a_device_that_restarts_sends_the_same_bytes(folder, tmp_path, monkeypatch):
     sent = []
     with serving(folder, spec(trust="local")) as http:
 
@@ -66,14 +68,83 @@ def test_a_device_that_restarts_sends_the_same_bytes(folder, tmp_path):
 
         one = device(http, "ann", trust="local", store=tmp_path / "device", send=lossy)
         one.join()
-        assert one.report(*play(one, np.random.default_rng(0))) == "counted"  # after two tries that failed
+        with monkeypatch.context() as patch:
+            patch.setattr(client, "_TRIES", 2)
+            with pytest.raises(ServiceRefused):
+                one.report(*play(one, np.random.default_rng(0)))
         again = device(http, "ann", trust="local", store=tmp_path / "device", send=lossy)
         again.join()
-        assert again.report([0], [0], [0.0]) == "same"
-        assert len(sent) == 4 and len(set(sent)) == 1
+        assert again.report([0], [0], [0.0]) == "counted"
+        assert len(sent) == 3 and len(set(sent)) == 1
         assert again.round.policy == one.round.policy  # drawn once
         with pytest.raises(StateError, match="another run"):
             device(http, "ann", run="other", store=tmp_path / "device")
+
+
+@pytest.mark.parametrize("trust", ["joint", "local"])
+@pytest.mark.parametrize("late", [False, True], ids=["counted", "late"])
+def test_a_report_that_is_answered_is_not_kept(folder, tmp_path, trust, late):
+    """It is in the store when it is sent, and gone when the service has said what became of it."""
+    store, posts = tmp_path / "device", []
+    with serving(folder, spec(trust=trust, every=2)) as http:
+
+        def watching(method, url, headers, body):
+            if method == "POST":
+                posts.append(base64.b64encode(body) in store.read_bytes())
+            return through(http)(method, url, headers, body)
+
+        one = device(http, "ann", trust=trust, store=store, send=watching)
+        one.join()
+        for other in "bc" if late else "":
+            other = device(http, other, trust=trust)
+            other.join()
+            other.report([0] * 6, [0] * 5, [0.5] * 5)
+        for asked in range(2):
+            again = one if asked == 0 else device(http, "ann", trust=trust, store=store, send=watching)
+            if late:
+                with pytest.raises(StaleMessage, match="was not counted"):
+                    again.report([1, 2, 3], [1, 2], [0.123456789])
+            else:
+                assert again.report([1, 2, 3], [1, 2], [0.123456789]) == ("counted", "same")[asked]
+            kept = json.loads(store.read_text())
+            assert "sent" not in kept and "nonce" not in kept and kept["outcome"] in ("late", "counted")
+    assert posts == [True]
+
+
+def test_a_device_that_joins_while_a_batch_closes_is_in_the_next_round(folder):
+    with serving(folder, spec(every=2)) as http:
+        asked = []
+
+        def slow(method, url, headers, body):
+            asked.append(url.rsplit("/", 1)[1])
+            if asked == ["manifest", "keys", "release", "0"]:
+                for name in "bc":
+                    other = device(http, name)
+                    other.join()
+                    other.report([0] * 6, [0] * 5, [0.5] * 5)
+                http.settle()
+            return through(http)(method, url, headers, body)
+
+        one = device(http, "ann", send=slow)
+        assert one.join().generation == 1
+        assert asked == ["manifest", "keys", "release", "0", "release", "1"]
+        http.post("/v1/runs/demo/finish", "admin")
+        http.service.runs["demo"].round = None
+        with pytest.raises(ServiceRefused) as refused:  # nobody is served any more
+            device(http, "bob").join()
+        assert refused.value.status == 410
+
+
+def test_a_device_waits_as_long_as_it_is_asked_but_not_for_ever(folder):
+    asked, waited = iter(["7", "999999999999", "soon", "nan"]), []
+    with serving(folder, spec()) as http:
+
+        def busy(method, url, headers, body):
+            said = next(asked, None)
+            return through(http)(method, url, headers, body) if said is None else client.Response(429, {"retry-after": said}, b"")
+
+        device(http, "ann", send=busy, sleep=waited.append).join()
+    assert waited[0] == 7 and waited[1] == 300 and max(waited[2:]) < 2
 
 
 def test_a_device_that_is_late_does_not_send_its_data_again(folder):

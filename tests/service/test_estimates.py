@@ -48,7 +48,7 @@ def test_an_agent_without_a_model_says_so(bench):
 
 def test_a_page_does_not_plan_for_large_problems(bench, monkeypatch):
     monkeypatch.setattr("confide.service.estimates.LARGEST", 10)
-    monkeypatch.setattr("confide.service.estimates._learner", None)
+    monkeypatch.setattr("confide.service.estimates.learner_of", None)
     run = bench.create()
     found = estimates(run.manifest.body, list(bench.service.store.releases("demo")))
     assert found.valued is None and found.reason == TOO_LARGE

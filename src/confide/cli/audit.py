@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from confide.cli.audit_service import ApiKey, RealRun, Reports, Seen, SigningKey, audit_service
 from confide.cli.options import AsJson, Delta, Epsilon, print_json
 from confide.cli.progress import counting
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 _SUBJECTS = (
     "What to attack: gaussian, laplace, smooth, exact, tree, honaker, toeplitz, buffered, discounted, stream, a learner from "
     "`confide list`, or your own learner as package.module:Class (a subclass of confide.learning.learner.Learner that accepts noise=). "
-    "Learners run on a small problem of their kind, such as a lock or a river."
+    "Learners run on a small problem of their kind, such as a lock or a river. Or a running service: the address of a run's page, such as "
+    "https://learn.example.org/runs/demo."
 )
 _RUNS = {"gaussian": 200_000, "laplace": 50_000, "smooth": 150_000}
 _COUNTER_RUNS, _AGENT_RUNS = 20_000, 8_000  # at epsilon = 1 a fifth too little noise is caught: docs/benchmarks/audit_power.md
@@ -52,15 +54,38 @@ def audit(
         str, typer.Option(help="For an agent: joint attacks its releases, local the messages of its devices.")
     ] = "joint",
     seed: Annotated[int, typer.Option(help="Seed of the attack.", min=0)] = 0,
+    api_key: ApiKey = None,
+    signing_key: SigningKey = None,
+    seen: Seen = None,
+    reports: Reports = 64,
+    real_run: RealRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Attack a mechanism and compute a lower bound on its epsilon.
+    """Attack a mechanism and compute a lower bound on its epsilon, or attack a running service over HTTP.
 
-    The exit code is 1 if the guarantee is refuted, and 3 if that could not be decided.
+    The exit code is 1 if the guarantee is refuted or an attack worked, and 3 if that could not be decided.
 
     A learner is also replayed: neighbouring data sets with the same releases must give the same policies, batch sizes, questions, memory,
     messages and descriptions.
     """
+    if subject.startswith(("http://", "https://")):
+        audit_service(subject, api_key, signing_key, seen, reports, real_run, as_json)
+        return
+    _refute(subject, epsilon, delta, twin, runs, confidence, source, trust, seed, as_json)
+
+
+def _refute(
+    subject: str,
+    epsilon: float,
+    delta: float,
+    twin: str | None,
+    runs: int | None,
+    confidence: float,
+    source: str,
+    trust: str,
+    seed: int,
+    as_json: bool,
+) -> None:
     import numpy as np
 
     from confide.agents.catalogue import AGENTS

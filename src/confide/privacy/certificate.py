@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -172,12 +173,17 @@ FORMER = {  # how earlier versions said the same: their certificates still verif
 
 def check_schema(document: Any) -> None:
     """Raise where a document does not follow the published schema, naming the place."""
-    import jsonschema
-
-    errors = sorted(jsonschema.Draft202012Validator(schema()).iter_errors(document), key=lambda error: list(map(str, error.path)))
+    errors = sorted(_validator().iter_errors(document), key=lambda error: list(map(str, error.path)))
     if errors:
         place = "/".join(map(str, errors[0].path)) or "the document"
         raise CertificateError(f"not a confide certificate: {place}: {errors[0].message[:200]}")
+
+
+@cache
+def _validator() -> Any:
+    import jsonschema
+
+    return jsonschema.Draft202012Validator(schema())
 
 
 def schema() -> Json:

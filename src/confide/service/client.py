@@ -28,6 +28,8 @@ from confide.service.episodes import contribution
 from confide.service.messages import mechanism_of, message
 
 _TRIES = 8
+_LONGEST = 300.0  # seconds to wait, whatever the service asks for
+_JOINS = 3  # batches that may close while a device joins
 _RETRY = (408, 429, 500, 502, 503, 504)
 
 
@@ -58,6 +60,23 @@ def over_http(timeout: float = 30.0) -> Send:
 
 def _lower(headers: Any) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
+
+
+def retried(send: Send, request: tuple[str, str, Mapping[str, str], bytes | None], sleep: Callable[[float], None]) -> Response:
+    """The same bytes again while the service or the network is away."""
+    for tried in range(_TRIES):
+        try:
+            answer = send(*request)
+            if answer.status not in _RETRY or tried == _TRIES - 1:
+                return answer
+            said = answer.headers.get("retry-after", "")
+            asked = min(float(said), _LONGEST) if said.isdecimal() else 0.0
+        except (OSError, http.client.HTTPException) as error:
+            if tried == _TRIES - 1:
+                raise ServiceRefused(503, type(error).__name__) from None
+            asked = 0.0
+        sleep(max(asked, random.uniform(0.5, 1.0) * 0.1 * 2**tried))
+    raise ServiceRefused(503, "unavailable")
 
 
 class ServiceRefused(ConfideError):
@@ -128,9 +147,7 @@ class Device:
         """Verify the manifest, its promise and the current release; the round after it."""
         if self.manifest is None:
             self._read_manifest()
-        release = self._get("release")
-        generation = self._check_release(release)
-        answer = self._get(f"round/{generation}")
+        release, generation, answer = self._current()
         statement = Statement(
             "round", self.run, self._manifest_digest, generation, digest(answer.body), release.headers["confide-digest"]
         )
@@ -138,6 +155,17 @@ class Device:
         document = json.loads(answer.body)
         self.round = Round(generation, _drawn(document, self._kept["which"]), document)
         return self.round
+
+    def _current(self, tries: int = _JOINS) -> tuple[Response, int, Response]:
+        """The newest release and the round after it; a batch may close between the two."""
+        release = self._get("release")
+        generation = self._check_release(release)
+        try:
+            return release, generation, self._get(f"round/{generation}")
+        except ServiceRefused as refused:
+            if refused.status != 410 or tries == 1:
+                raise
+        return self._current(tries - 1)
 
     def _read_manifest(self) -> None:
         answer = self._get("manifest")
@@ -206,25 +234,35 @@ class Device:
         return act(self.round.policy, step, state)
 
     def report(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> str:
-        """Send one report about the episode: `counted`, or `same` if the service had it. Asked again, the same bytes are sent.
+        """Send one report about the episode: `counted`, or `same` if the service had it. It is in the store until it is answered; asked
+        again before, the same bytes are sent, and after that nothing.
 
         `StaleMessage` if the release that the episode was planned with is closed: the data are not sent again.
         """
-        if "sent" not in self._kept:
+        if "sent" not in self._kept and "outcome" not in self._kept:
             if self.round is None:
                 raise InvalidParameter("a report is about an episode that was planned: call join first")
-            body = self._body(states, actions, rewards)
+            body = self.body(states, actions, rewards)
             self._kept |= {"sent": base64.b64encode(body).decode(), "nonce": secrets.token_urlsafe(24)}
             self._keep()  # before it is sent
+        outcome = self._sent() if "sent" in self._kept else "same"
+        if "late" in (outcome, self._kept["outcome"]):
+            raise StaleMessage("the release that the report was planned with is closed: it was not counted")
+        return outcome
+
+    def _sent(self) -> str:
+        """The stored report, until it is answered; then it is deleted: it may be somebody's data."""
         headers = {"Idempotency-Key": self._kept["nonce"], "Content-Type": "application/json"}
         answer = self._retried("POST", "reports", headers, base64.b64decode(self._kept["sent"]))
-        if answer.status == 410:
-            raise StaleMessage("the release that the report was planned with is closed: it was not counted")
-        if answer.status not in (200, 201):
-            raise ServiceRefused(answer.status, _kind(answer))
-        return str(json.loads(answer.body)["outcome"])
+        if answer.status not in (200, 201, 410):
+            raise ServiceRefused(answer.status, refusal(answer))
+        outcome = "late" if answer.status == 410 else str(json.loads(answer.body)["outcome"])
+        self._kept = {name: value for name, value in self._kept.items() if name not in ("sent", "nonce")} | {"outcome": outcome}
+        self._keep()
+        return outcome
 
-    def _body(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> bytes:
+    def body(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> bytes:
+        """The bytes of a report. Under local privacy each call draws noise: `report` calls it once."""
         assert self.round is not None and self.manifest is not None
         if self.manifest["promise"]["trust"] != "local":
             return joint_body(self.round.generation, self._subject, (states, actions, rewards))
@@ -246,23 +284,12 @@ class Device:
     def _get(self, path: str) -> Response:
         answer = self._retried("GET", path, {}, None)
         if answer.status != 200:
-            raise ServiceRefused(answer.status, _kind(answer))
+            raise ServiceRefused(answer.status, refusal(answer))
         return answer
 
     def _retried(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         full = {"Authorization": f"Bearer {self._api_key}", **headers} if method == "POST" else dict(headers)
-        for tried in range(_TRIES):
-            try:
-                answer = self._send(method, f"{self._base}/{path}", full, body)
-                if answer.status not in _RETRY or tried == _TRIES - 1:
-                    return answer
-                asked = float(answer.headers.get("retry-after", "0"))
-            except (OSError, http.client.HTTPException) as error:
-                if tried == _TRIES - 1:
-                    raise ServiceRefused(503, type(error).__name__) from None
-                asked = 0.0
-            self._sleep(max(asked, random.uniform(0.5, 1.0) * 0.1 * 2**tried))
-        raise ServiceRefused(503, "unavailable")
+        return retried(self._send, (method, f"{self._base}/{path}", full, body), self._sleep)
 
     def _keep(self) -> None:
         if self._path is not None:
@@ -301,7 +328,8 @@ def _of_manifest(run: str, body: bytes) -> bytes:
     return Statement("manifest", run, "", 0, digest(body)).to_bytes()
 
 
-def _kind(answer: Response) -> str:
+def refusal(answer: Response) -> str:
+    """The kind of a problem (RFC 9457)."""
     try:
         return str(json.loads(answer.body)["type"]).rsplit("/", 1)[-1]
     except (ValueError, KeyError, TypeError):

@@ -23,14 +23,15 @@ class Shared:
         self._lock = threading.Lock()
 
     def __call__(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
-        if method != "GET":
-            answer = self._send(method, url, headers, body)
-            if answer.status == 410:
-                self.forget()
-            return answer
+        answer = self._send(method, url, headers, body) if method != "GET" else self._read(url, headers)
+        if answer.status == 410:
+            self.forget()
+        return answer
+
+    def _read(self, url: str, headers: Mapping[str, str]) -> Response:
         with self._lock:
             if url not in self._known:
-                answer = self._send(method, url, headers, body)
+                answer = self._send("GET", url, headers, None)
                 if answer.status != 200:
                     return answer
                 self._known[url] = answer

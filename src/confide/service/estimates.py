@@ -26,7 +26,10 @@ from confide.service.spec import Batching, RunSpec
 MOST = 64  # rounds that are looked at; of more of them, these stand for their neighbours
 LARGEST = 20_000  # steps times states times actions of a problem that a page plans for
 TOO_LARGE = "The problem is large. This page does not plan for it, so the value of the policy is not estimated here."
-NO_MODEL = "The planner of this agent estimates no model of the whole problem, so the value of its policy is not estimated here."
+NO_MODEL = (
+    "The value of the policy is not estimated here. That needs a model of the whole problem with standard errors, from releases alone; "
+    "the planner of this agent works with bounds or with samples, which give none."
+)
 NOT_MADE = "This page could not make the learner that the manifest names, so the value of its policy is not estimated here."
 
 
@@ -47,7 +50,7 @@ def estimates(manifest: bytes, releases: Sequence[ReleaseRow]) -> Estimates:
     if math.prod(problem.get(name, 1) for name in ("horizon", "states", "actions")) > LARGEST:
         return Estimates((), {}, None, TOO_LARGE)
     try:
-        learner = _learner(manifest)
+        learner = learner_of(manifest)
     except (ConfideError, ImportError):
         return Estimates((), {}, None, NOT_MADE)
     chosen = np.unique(np.linspace(0, len(releases) - 1, min(MOST, len(releases))).astype(int)).tolist()
@@ -71,7 +74,8 @@ def estimates(manifest: bytes, releases: Sequence[ReleaseRow]) -> Estimates:
 
 
 @lru_cache(maxsize=32)
-def _learner(manifest: bytes) -> Learner:
+def learner_of(manifest: bytes) -> Learner:
+    """The learner that a manifest names; it draws no noise."""
     told = json.loads(manifest)
     made = spec_of(told).learner(noise_source("fast"))  # no noise is drawn here
     if made.settings != told["agent"]["settings"]:
@@ -102,7 +106,7 @@ def spec_of(manifest: dict[str, Any]) -> RunSpec:
 @lru_cache(maxsize=512)
 def _planned(manifest: bytes, row: ReleaseRow) -> Round | None:
     """None where there is nothing to plan: after the last release of some learners."""
-    learner = _learner(manifest)
+    learner = learner_of(manifest)
     try:
         return learner.algorithm.plan(_released(learner, row))
     except ConfideError:

@@ -53,6 +53,7 @@ class Limits:
 
     reports: float = 5000.0
     reads: float = 1000.0
+    header_seconds: float = 20.0  # of a connection that sends no request
     body_seconds: float = 20.0
     answer_seconds: float = 30.0  # then 503: whoever sends the same bytes again is told what became of them
     least_body: int = 16_384  # bytes that every run takes

@@ -20,10 +20,7 @@ def check_public(url: str, run: str, *, key: str | None = None, send: Send | Non
 
     The first check that does not hold is the last one: what comes after it would stand on it.
     """
-    if not text("url", url).startswith(("http://", "https://")) or not url.isascii() or " " in url:
-        raise InvalidParameter("url must begin with http:// or https://")
-    if not NAME.fullmatch(text("run", run)):
-        raise InvalidParameter(f"there can be no run {run!r}")
+    check_address(url, run)
     checks = _Checks(f"{url.rstrip('/')}/v1/runs/{run}", run, key, send or over_http())
     for about in ("manifest", "keys", "certificate", "releases"):
         try:
@@ -37,6 +34,13 @@ def check_public(url: str, run: str, *, key: str | None = None, send: Send | Non
         except (KeyError, TypeError, ValueError, RecursionError) as error:  # a server may say anything
             yield Found(f"{run}: {about}", False, f"the service said something else than a document ({type(error).__name__})")
             return
+
+
+def check_address(url: str, run: str) -> None:
+    if not text("url", url).startswith(("http://", "https://")) or not url.isascii() or " " in url:
+        raise InvalidParameter("url must begin with http:// or https://")
+    if not NAME.fullmatch(text("run", run)):
+        raise InvalidParameter(f"there can be no run {run!r}")
 
 
 class _Checks:

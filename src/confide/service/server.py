@@ -14,6 +14,8 @@ from confide.service.documents import missing
 from confide.service.http import Limits, app
 from confide.service.metrics import serve_metrics
 
+HEADERS = 2**15  # bytes of all headers of a request
+
 
 @dataclass(frozen=True, slots=True)
 class Listening:
@@ -35,19 +37,7 @@ def serve(service: Service, at: Listening, started: Callable[[], None] = lambda:
     except ImportError:
         raise missing() from None
     application = app(service, at.limits, origins=at.origins)
-    config = uvicorn.Config(
-        application,
-        host=at.host,
-        port=at.port,
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        date_header=False,
-        timeout_graceful_shutdown=20,
-        timeout_keep_alive=30,
-        limit_concurrency=5000,
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(configured(application, at))
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]  # it would end the process before the writer has
     with _metrics(service, application.state.web.refused, at):
         service.start()
@@ -55,6 +45,29 @@ def serve(service: Service, at: Listening, started: Callable[[], None] = lambda:
             asyncio.run(_until_stopped(server, started))
         finally:
             service.stop()
+
+
+def configured(application: Any, at: Listening) -> Any:
+    """What uvicorn is told. It writes neither addresses nor times of requests, and gives up on whoever sends no request."""
+    import uvicorn
+
+    from confide.service.protocol import ImpatientProtocol
+
+    return uvicorn.Config(
+        application,
+        host=at.host,
+        port=at.port,
+        http=partial(ImpatientProtocol, header_seconds=at.limits.header_seconds),  # type: ignore[arg-type]
+        ws="none",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=20,
+        timeout_keep_alive=30,
+        limit_concurrency=5000,
+        h11_max_incomplete_event_size=HEADERS,
+    )
 
 
 async def _until_stopped(server: Any, started: Callable[[], None]) -> None:
