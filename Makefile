@@ -62,7 +62,7 @@ clean:
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[secure,gym,icu,cluster,minari,control,service,docs,dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[all,docs,dev]"
 	touch $(READY)
 
 # Without npm the tests that need it are skipped, or fail in CI.
