@@ -22,7 +22,7 @@ TOGETHER := tests/clients tests/docs tests/report tests/reproduce
 CORE := tests/test_policy.py tests/test_digest.py tests/test_architecture.py tests/privacy tests/mechanisms tests/statistics \
   tests/planners tests/problems
 
-.PHONY: demo check test lint types bench client site clean
+.PHONY: demo check test lint types bench client site release clean
 
 demo: $(READY)
 	$(BIN)/confide run ucrl-vtr lock --epsilon 1 --delta 1e-5 --seeds 5 --compare-with no-privacy --compare-with uniform --out demo
@@ -60,12 +60,21 @@ client: $(TOOLS)
 site: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
+# The wheel and the sdist, checked, and the wheel tried in an empty environment: the core alone, then with everything.
+release:
+	rm -rf dist build/release
+	$(PYTHON) -m venv build/release
+	build/release/bin/pip install --quiet --disable-pip-version-check build twine
+	build/release/bin/python -m build --outdir dist .
+	build/release/bin/twine check --strict dist/*
+	$(PYTHON) benchmarks/installation.py dist/*.whl
+
 clean:
 	rm -rf .venv .numba_cache demo build src/*.egg-info $(CLIENT)/node_modules $(CLIENT)/dist
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[secure,gym,icu,cluster,minari,control,service,docs,dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[all,docs,dev]"
 	touch $(READY)
 
 # Without npm the tests that need it are skipped, or fail in CI.

@@ -25,8 +25,10 @@ BASE = {
     "execution",
     "_digest",
     "_durable",
+    "_extras",
     "_jit",
     "_lazy",
+    "_locks",
     "confide",
 }  # below everything; `confide` is the package itself
 # each room may import itself and the rooms before it

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import confide.audit.verify  # noqa: F401 - below by its name: the package has a function of that name
-from confide import doctor
+from confide import _extras, doctor
 from confide.cli import main
 from confide.mechanisms import sources
 from confide.privacy import loss
@@ -40,8 +40,8 @@ def test_what_is_broken_is_found(name, monkeypatch, capsys):
 
 
 def test_what_is_not_installed_is_named(monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "EXTRAS", {"secure": ("no-such-package",)})
+    monkeypatch.setattr(_extras, "EXTRAS", {"secure": ("no-such-package",)})
     monkeypatch.setattr(doctor, "self_test", lambda: iter(()))
     with pytest.raises(SystemExit):
         main(["doctor"])
-    assert "not installed: pip install confide[secure]" in capsys.readouterr().out
+    assert "not installed: pip install 'confide[secure]'" in capsys.readouterr().out

@@ -6,14 +6,15 @@ the kernel has released. The next process that writes to the same folder removes
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from confide._locks import NO_FOLLOW, lock, open_lock
 from confide.errors import InvalidParameter
 
 LOCK = ".lock"
@@ -77,7 +78,7 @@ def _place(new: Path, path: Path) -> None:
 def _written(path: Path, data: bytes, mode: int) -> Iterator[Path]:
     """A temporary file beside `path`, on the disk."""
     new = temporary(path)
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -97,6 +98,8 @@ def make_folder(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
+    if sys.platform == "win32" and path.is_dir():
+        return  # Windows writes the names of a folder by itself
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -195,15 +198,16 @@ def _locked(folder: Path, name: str = LOCK) -> Iterator[None]:
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(PermissionError):  # Windows keeps a file that is open
+            path.unlink(missing_ok=True)
         os.close(handle)
 
 
 def _lock(path: Path) -> int:
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        handle = open_lock(path)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(handle, wait=False)
             if os.path.exists(path) and os.path.samestat(os.fstat(handle), os.stat(path)):
                 return handle
         except BaseException:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from confide._extras import need
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -161,6 +163,7 @@ def canvas(size: tuple[float, float]) -> "Figure":
 
 @cache
 def _figure_class() -> "type[Figure]":
+    need("report", "a figure")
     import matplotlib
     from matplotlib.figure import Figure
 

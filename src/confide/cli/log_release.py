@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from confide._extras import need
 from confide.cli.options import print_json
 from confide.cli.plan import delta_warnings
 from confide.cli.progress import counting
@@ -183,6 +184,7 @@ def _room(asked: LogRelease, out: Path | None, *, again: bool) -> Iterator[None]
     if out is None:
         yield
         return
+    need("report", "the report that --out writes")
     with output(out):
         if not again and _held(asked, out) is not None:
             article = "an" if asked.kind == "estimate" else "a"

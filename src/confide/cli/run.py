@@ -111,6 +111,7 @@ def run(
 
 def _run_all(specs: "list[RunSpec]", world: Any, seeds: range, out: Path | None, as_json: bool) -> None:
     from confide._durable import output, staged
+    from confide._extras import has_extra
     from confide.experiments.spec import run_seeds
     from confide.report import save_figures, write_report
 
@@ -123,13 +124,14 @@ def _run_all(specs: "list[RunSpec]", world: Any, seeds: range, out: Path | None,
                 runs += run_seeds(spec, world, seeds, out=out, progress=shown, command=command)
                 if not runs[-1].complete:
                     break
-        if out is not None and runs[0].episodes:
+        reported = out is not None and runs[0].episodes > 0 and has_extra("report")
+        if out is not None and reported:
             with staged(out, last="report.html") as stage:
                 save_figures(runs, stage / "figures")
                 write_report(runs, stage / "report.html", title=f"{specs[0].agent} on {world.name}", command=command)
     print_runs(runs, as_json)
     if out is not None and runs[0].episodes and not as_json:
-        typer.echo(f"report: {out / 'report.html'}")
+        typer.echo(f"report: {out / 'report.html'}" if reported else "no report was written: pip install 'confide[report]'")
     if not all(one.complete for one in runs):
         typer.echo("interrupted: run the same command again to resume", err=True)
         raise typer.Exit(130)

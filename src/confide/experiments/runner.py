@@ -1,7 +1,6 @@
 """A run: one agent, one problem, one seed."""
 
 import hashlib
-import importlib.metadata
 import platform
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from confide._extras import version
 from confide.arguments import flag, kind, shown, text, whole
 from confide.audit.verify import verify
 from confide.errors import InvalidParameter, PrivacyError
@@ -197,5 +197,5 @@ def versions() -> dict[str, str]:
 @lru_cache(maxsize=1)
 def _versions() -> tuple[tuple[str, str], ...]:
     """Once per process: to read them takes milliseconds."""
-    packages = ("confide", "numpy", "scipy", "numba", "dp-accounting")
-    return ("python", platform.python_version()), *((name, importlib.metadata.version(name)) for name in packages)
+    packages = ((name, version(name)) for name in ("confide", "numpy", "scipy", "numba", "dp-accounting"))
+    return ("python", platform.python_version()), *((name, number) for name, number in packages if number is not None)

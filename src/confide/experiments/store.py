@@ -1,6 +1,5 @@
 """A store of results by their inputs: nothing is computed twice, and interrupted sweeps resume."""
 
-import fcntl
 import hashlib
 import json
 import os
@@ -13,6 +12,7 @@ from typing import Any
 from confide import arguments
 from confide._digest import digest
 from confide._durable import LOCK, clean, make_folder, replace
+from confide._locks import lock, open_lock
 from confide.agents.catalogue import AGENTS
 from confide.errors import InvalidParameter
 from confide.experiments.own_code import own_code
@@ -53,15 +53,15 @@ class Store:
         """Check before the work begins that it can be written to. Whoever uses it alone removes what killed processes left."""
         try:
             make_folder(self.folder)
-            handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            handle = open_lock(self.folder / LOCK, 0o666)
         except OSError as error:
             raise InvalidParameter(f"cannot write into the store {self.folder}: {error.strerror}") from None
         try:
             with suppress(BlockingIOError):
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock(handle, wait=False)
                 for folder in self.folder.iterdir():
                     clean(folder)
-            fcntl.flock(handle, fcntl.LOCK_SH)
+            lock(handle, shared=True)
             yield
         finally:
             os.close(handle)

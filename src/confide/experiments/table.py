@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from confide._durable import make_folder, replace
+from confide._extras import need
 from confide.errors import InvalidParameter
 from confide.experiments.group import Array, Group, told_apart
 
@@ -88,6 +89,7 @@ def write_table(table: "pyarrow.Table", path: str | Path) -> Path:
 
 def read_table(path: str | Path) -> "pyarrow.Table":
     """A table that `write_table` wrote, or the folder of a sweep."""
+    need("compare", "a comparison")
     import pyarrow
     import pyarrow.parquet as pq
 

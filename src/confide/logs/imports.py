@@ -8,6 +8,7 @@ import numpy as np
 
 from confide import arguments
 from confide._durable import building
+from confide._extras import need
 from confide.errors import InvalidParameter, LogError
 from confide.logs import raw
 from confide.logs.cells import MISSING, WHOLE, Categories, Interval, Tally, Times, id_column, numbers
@@ -77,6 +78,7 @@ def import_log(
     drop: a step with a missing cell is left out ("row"), or its whole "person". `fill_reward`: the reward where it is missing.
     key: the file with the key under which users' ids are hashed, made if it is not there; by default `confide.key` beside `out`.
     """
+    need("logs", "a log")
     columns = Columns(user, stay, time, state, reward, action, probability)
     declared = {"state": _declared("states", states), "action": _declared("actions", actions)}
     arguments.flag("labels_from_data", labels_from_data)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from confide._digest import digest as digest_of
+from confide._extras import need
 from confide.arguments import real, text
 from confide.errors import InvalidParameter, LogError
 from confide.execution import check_backend, each
@@ -168,6 +169,7 @@ def open(
 
     One row per step, or one row per trajectory with lists. The rows of a user stand together, and users ascend within each file.
     """
+    need("logs", "a log")
     caps, columns = Caps(max_trajectories, max_steps), Columns(user, trajectory, step, state, reward, action, probability)
     found = sources(paths)
     schemas = [source.schema() for source in found]
@@ -184,6 +186,7 @@ def open(
 
 def in_memory(users: LoggedUsers | Iterable[LoggedUsers], *, max_trajectories: int = 1, max_steps: int = 10_000) -> Logs:
     """A log of users who are in memory already, in order: for simulations and tests."""
+    need("logs", "a log")
     blocks = list(users) if isinstance(users, Iterable) else [users]
     if not all(isinstance(block, LoggedUsers) for block in blocks):
         raise InvalidParameter("users must be LoggedUsers, or blocks of them, as confide.logs.simulate makes")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from confide._extras import need
 from confide.arguments import has, regular
 from confide.errors import InvalidParameter, LogError, MissingExtra
 from confide.logs.columns import some
@@ -204,6 +205,7 @@ def minari_steps(dataset: Any, user: Callable[[Any], int | str] | None = None) -
 
     Each episode is a user of its own, unless `user(episode)` says. Only observations that are one of finitely many are states.
     """
+    need("logs", "a log")
     import pyarrow as pa
 
     data, spaces = _minari(dataset)

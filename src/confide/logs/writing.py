@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from confide import arguments
+from confide._extras import need
 from confide.errors import InvalidParameter, LogError
 from confide.trajectory import LoggedUsers
 
@@ -75,6 +76,7 @@ def write(path: str | Path, users: LoggedUsers | Iterable[LoggedUsers], *, lists
 
     A row group has at least so many `rows`, but the last.
     """
+    need("logs", "a log")
     target = arguments.path("path", path)
     convert = as_lists if arguments.flag("lists", lists) else as_steps
     arguments.whole("rows", rows, at_least=1)

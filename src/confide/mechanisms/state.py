@@ -5,7 +5,6 @@ generation (how many leaves it has absorbed), and a state older than the last re
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -20,6 +19,7 @@ import numpy.typing as npt
 
 from confide import arguments
 from confide._durable import leftovers, replace
+from confide._locks import lock, open_lock
 from confide.errors import StateError
 
 _MAGIC = b"confide-state\n"
@@ -130,14 +130,14 @@ class StateFile:
     def hold(self) -> None:
         """By a lock of the kernel on a file beside the state, which ends with the process, however it ends."""
         path = self.path.with_name(self.path.name + ".owner")
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        handle = open_lock(path)
         facts = os.fstat(handle)
         place = facts.st_dev, facts.st_ino
         if _held.get(place) == os.getpid():
             os.close(handle)
             return
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(handle, wait=False)
         except OSError:
             os.close(handle)
             raise StateError(
@@ -205,9 +205,9 @@ class StateFile:
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
-        handle = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        handle = open_lock(self._lock_path)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            lock(handle)
             yield
         finally:
             os.close(handle)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from confide._extras import need
 from confide.arguments import kind, listed, real, whole
 from confide.errors import InvalidParameter
 from confide.privacy.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
@@ -149,6 +150,7 @@ def _pld_epsilon(parts: list[Loss], delta: float) -> float:
     added = epsilon + gaussian_epsilon(mu, (delta - failing) / 2)
     if not (mu == 0 or 1e-6 < mu < 50) or epsilon > 50 or delta < 1e-12:
         return added
+    need("accounting", "the composition of noise that is not Gaussian")
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 

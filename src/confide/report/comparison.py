@@ -5,6 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from confide._extras import need
 from confide.experiments.group import Group
 from confide.experiments.study import Study, study_of
 from confide.experiments.table import failures_of, groups_of_table, name_of, read_table, write_table
@@ -92,6 +93,7 @@ def compare(
     from confide.experiments.sweep import Sweep
     from confide.experiments.sweep_file import read_sweep
 
+    need("compare", "a comparison")
     chosen = sweep if isinstance(sweep, Sweep) else read_sweep(sweep)
     table = run_sweep(chosen, backend=backend, workers=workers, store=store, again=again, progress=progress)
     return Comparison(chosen.name, table)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from confide import arguments
 from confide._durable import make_folder, replace
+from confide._extras import need
 from confide.report.looks import palette
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _SHAPES = (  # of the markers of drawing.MARKERS
 @cache
 def environment() -> "Environment":
     """Made once. Whatever a template prints is escaped; a name that a template does not know is an error."""
+    need("report", "a report")
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup, escape
 

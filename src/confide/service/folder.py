@@ -1,7 +1,6 @@
 """A service in one folder: the database, the keys and the marks, each of which may be put elsewhere; the database into PostgreSQL."""
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from confide._durable import make_folder, replace
+from confide._locks import lock, open_lock
 from confide.arguments import read_text
 from confide.errors import InvalidParameter, StateError
 from confide.service.core import Service, key_row
@@ -76,14 +76,14 @@ class ServiceFolder:
             return
         handle = self._lock_file()
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(handle, wait=False)
         except OSError:
             os.close(handle)
             raise StateError(f"another process serves {self.folder}: stop it first") from None
         self._handle = handle
 
     def _lock_file(self) -> int:
-        return os.open(self.folder / "service.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        return open_lock(self.folder / "service.lock")
 
     @contextlib.contextmanager
     def setting_up(self) -> Iterator[None]:
@@ -94,7 +94,7 @@ class ServiceFolder:
         make_folder(self.folder)
         handle = self._lock_file()
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            lock(handle)
             yield
         finally:
             os.close(handle)

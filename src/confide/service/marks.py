@@ -4,12 +4,12 @@ A backup of the database that is put back is older than the mark, and refused: g
 is known already. Keep the marks on another disk, or where backups do not reach.
 """
 
-import fcntl
 import json
 import os
 from pathlib import Path
 
 from confide._durable import make_folder, replace
+from confide._locks import lock, open_lock
 from confide.errors import StateError
 
 
@@ -30,9 +30,9 @@ class Marks:
     def write(self, run: str, generation: int, digest: str) -> None:
         """A mark never goes back: of several workers one may be slow."""
         make_folder(self.folder)
-        handle = os.open(self.folder / f"{run}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        handle = open_lock(self.folder / f"{run}.lock")
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            lock(handle)
             marked = self.read(run)
             if marked is None or marked[0] < generation:
                 made = json.dumps({"generation": generation, "digest": digest}).encode()

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from confide._locks import NO_FOLLOW
 from confide.errors import StoreError
 from confide.service.sql import Reads, Writes, marks, migrations, the_sum
 from confide.service.store import Head, Moved, OpenSum, Taken
@@ -31,7 +32,7 @@ class SqliteStore(Reads):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         with _as_store_error():
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o600))
             self._writer, self._reader = self._connect(), self._connect()
         self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
         self._migrate()
@@ -88,7 +89,7 @@ class SqliteStore(Reads):
 
     def backup(self, path: str) -> None:
         """A copy of the whole database, in a new file. PRIVATE, as the database is."""
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o600))
         with self._write_lock, _as_store_error(), contextlib.closing(sqlite3.connect(path)) as copy:
             self._writer.backup(copy)
 
