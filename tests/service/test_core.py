@@ -3,6 +3,7 @@
 import math
 import shutil
 from statistics import NormalDist
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from confide.audit.verify import verify
 from confide.errors import InvalidParameter, PrivacyError, StateError, StoreError
 from confide.mechanisms.sources import noise_source
 from confide.privacy.certificate import Certificate
-from confide.service import live
+from confide.service import core, live
 from confide.service.folder import ServiceFolder
 from confide.service.spec import Batching
 from confide.trajectory import collect
@@ -278,6 +279,23 @@ def test_nobody_comes_in_after_a_deadline_that_could_not_be_kept(timed, monkeypa
         assert timed.send(bob) == ["unavailable"]
     assert timed.send(bob, ann) == ["late", "same"]
     assert timed.service.store.participants("demo") == {0: 1} and timed.service.runs["demo"].generation == 1
+
+
+def test_a_deadline_that_could_not_be_kept_is_kept_later_though_nobody_reports(timed, monkeypatch):
+    """Behind a proxy that asks /ready nobody can report to a service that is not ready. Meanwhile the writer waits, and does not spin."""
+    monkeypatch.setattr(core, "AGAIN", 0.0)
+    monkeypatch.setattr(core, "LOOK", 0.0)
+    timed.clock.now = 1100.0
+    with monkeypatch.context() as patch:
+        patch.setattr(type(timed.service.store), "transaction", lambda _: (_ for _ in ()).throw(StoreError("disk full")))
+        timed.service.handle([])
+    assert not timed.service.ready
+    waits = []
+    timed.service._queue = SimpleNamespace(get=lambda timeout: waits.append(timeout))  # None: nothing more comes
+    timed.service._next()
+    assert waits == [1.0 if timed.service.store.workers == 1 else core.LOOK]
+    timed.service.handle([])
+    assert timed.service.ready and timed.service.runs["demo"].generation == 1
 
 
 def test_what_is_public_does_not_depend_on_who_reported(timed, tmp_path):

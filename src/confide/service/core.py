@@ -33,6 +33,7 @@ log = logging.getLogger("confide.service")
 GROUP = 512  # reports in one transaction, at most
 QUEUE = 20_000  # reports that may wait
 LOOK = 0.25  # seconds until a release of another worker is shown by this one
+AGAIN = 2.0  # seconds until a run that failed is read again, if nobody reports to it
 TRIES = 3  # of a group of reports, while other workers are faster
 STATUS = {  # what becomes of a report, and its status of HTTP
     "counted": 201,
@@ -149,8 +150,10 @@ class Service:
         self.runs[name] = made
 
     def _look(self, *, at_once: bool = False) -> None:
-        """Every now and then: other workers' releases, runs and signing keys."""
-        if self.store.workers == 1 or (not at_once and time.monotonic() - self._looked < LOOK):
+        """Every now and then: other workers' releases, runs and signing keys, and runs that failed."""
+        alone = self.store.workers == 1
+        wait = AGAIN if alone else LOOK
+        if (alone and not self._failed) or (not at_once and time.monotonic() - self._looked < wait):
             return
         self._looked = time.monotonic()
         try:
@@ -221,7 +224,8 @@ class Service:
 
     def _next(self) -> tuple[list[Ticket], bool]:
         now = self._clock()
-        deadlines = [run.spec.batch.deadline(run.generation) for run in list(self.runs.values()) if run.status == "open"]
+        opened = [run for run in list(self.runs.values()) if run.status == "open" and run.name not in self._failed]
+        deadlines = [run.spec.batch.deadline(run.generation) for run in opened]
         wait = min([1.0 if self.store.workers == 1 else LOOK, *(max(0.0, at - now) for at in deadlines)])
         tickets: list[Ticket] = []
         try:
