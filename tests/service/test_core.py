@@ -269,6 +269,17 @@ def test_a_deadline_closes_whoever_came(timed):
     assert (run.generation, run.status) == (3, "finished")
 
 
+def test_who_took_part_cannot_be_asked_with_reports_that_are_not_counted(timed):
+    """Ann has reported, Bob has not, and Zoe is not enrolled: with another release, or after the close, all are answered alike."""
+    people = ("ann", "bob", "zoe")
+    timed.send(timed.report("ann"))
+    assert {timed.send(timed.report(name, generation=9))[0] for name in people} == {"invalid"}
+    timed.clock.now = 1100.0
+    timed.service.handle([])
+    assert {timed.send(timed.report(name, generation=0))[0] for name in people} == {"late"}
+    assert {timed.send(timed.report(name))[0] for name in people} == {"not-enrolled"}
+
+
 def test_nobody_comes_in_after_a_deadline_that_could_not_be_kept(timed, monkeypatch):
     """The disk was full at the deadline: those who come then are asked to come again, and are late."""
     ann, bob = timed.report("ann"), timed.report("bob")

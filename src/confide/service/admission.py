@@ -59,20 +59,17 @@ class Admission:
         return "counted", decoded
 
     def _refused(self, report: Report, taken: list[Taken]) -> str:
-        """Why a report is not counted, whatever it says; empty if it is."""
+        """Why a report is not counted, whatever it says; empty if it is. What can be said without looking at the person is said first: a
+        report of another release is no way to ask whether somebody took part, and neither is the rest of a batch that has closed."""
         run = self._run
         if run.status != "open" or run.size == 0:
             return "finished" if run.size == 0 else run.status
-        places = [place for place in taken if place.nonce is None]
-        if run.spec.batch.rule == "deadline" and not taken:
+        if report.generation != run.generation:
+            return "invalid" if report.generation > run.generation else "late"
+        if run.spec.batch.rule == "deadline" and not any(place.generation == run.generation for place in taken):
             return "not-enrolled"
-        if len(taken) - len(places) >= run.spec.reports_per_person:
-            return "another-report"
-        if report.generation > run.generation:
-            return "invalid"
-        if report.generation != run.generation or (places and places[0].generation < run.generation):
-            return "late"
-        return "not-enrolled" if places and places[0].generation != run.generation else ""
+        reports = [place for place in taken if place.nonce is not None]
+        return "another-report" if len(reports) >= run.spec.reports_per_person else ""
 
     def write(self) -> None:
         """Everybody who was counted, and what they lost."""
