@@ -143,6 +143,21 @@ def test_an_administrator_makes_runs_and_keys(folder):
         assert http.get(f"{RUN}/status", "operator").json()["status"] == "finished"
 
 
+@pytest.mark.parametrize(
+    ("agent", "problem"), [("likelihood-vi", "{file}"), ("likelihood-vi", "gym:called:now"), ("called:now", "lock")]
+)
+def test_an_administrator_calls_no_code_and_opens_no_file_of_the_machine(http, tmp_path, monkeypatch, agent, problem):
+    (tmp_path / "called.py").write_text("def now():\n    open('was called', 'w').close()\n")
+    (tmp_path / "problem.npz").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    chosen = problem.format(file=tmp_path / "problem.npz")
+    written = f'name="second"\nagent="{agent}"\nproblem="{chosen}"\nepsilon=1.0\ndelta=1e-5\nusers=50\nnoise="fast"'
+    answer = http.post("/v1/runs", "admin", content=written)
+    assert answer.status_code == 400 and "must be of the catalogues" in answer.json()["detail"]
+    assert not (tmp_path / "was called").exists()
+
+
 def test_people_are_enrolled_by_an_administrator(folder):
     deadline = spec(users=12, batch=Batching(rule="deadline", schedule=4, every=1e6))
     with serving(folder, deadline) as http:
@@ -150,7 +165,12 @@ def test_people_are_enrolled_by_an_administrator(folder):
         body = {"subjects": ["ann", "bob"], "generation": 0}
         assert http.post(f"{RUN}/enrolments", "admin", json=body).json() == {"enrolled": 2}
         assert report(http, "ann").status_code == 201
-        for wrong in ({"subjects": "ann", "generation": 0}, {"subjects": ["ann"]}, {"subjects": [5], "generation": 0}):
+        for wrong in (
+            {"subjects": "ann", "generation": 0},
+            {"subjects": ["ann"]},
+            {"subjects": [5], "generation": 0},
+            {"subjects": ["eve"], "generation": 2**70},
+        ):
             problem(http.post(f"{RUN}/enrolments", "admin", json=wrong), 400, "invalid")
         shown = http.get(f"{RUN}/manifest").json()["batch"]
         assert (shown["rule"], shown["every"]) == ("deadline", 1e6)

@@ -19,7 +19,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from confide.agents.catalogue import AGENTS
 from confide.errors import ConfideError, InvalidParameter, StoreError
+from confide.problems.catalogue import PROBLEMS
 from confide.service.access import MAY, Keyring, RateLimit, new_api_key, revoke_api_key
 from confide.service.admission import Report
 from confide.service.answers import (
@@ -280,19 +282,23 @@ class Web:
         given = json_object(await read_body(request, 2**24))
         subjects, generation = given.get("subjects"), given.get("generation")
         fits = isinstance(subjects, list) and all(isinstance(each, str) and 1 <= len(each) <= 256 for each in subjects)
-        if not fits or not isinstance(generation, int) or isinstance(generation, bool) or generation < 0:
+        if not fits or not isinstance(generation, int) or isinstance(generation, bool) or not 0 <= generation < 2**31:
             raise Problem(400, "invalid", "subjects must be a list of texts, and generation the number of a batch")
         new = await _done(self.service.enrol, run.name, subjects, generation, actor.id)
         return JSONResponse({"enrolled": new}, 201, headers=NO_STORE)
 
     async def create(self, request: Request) -> Response:
-        """A run, from the TOML of its file."""
+        """A run, from the TOML of its file. Of the catalogues alone: one's own problem or agent is a file or code on this machine, and an
+        API key must neither look for the one nor call the other."""
         actor = self.allow(request, "administer")
         data = await read_body(request, 2**16)
         try:
             spec = parse_spec(data.decode())
         except (UnicodeDecodeError, InvalidParameter) as error:
             raise Problem(400, "invalid", str(error)) from None
+        if spec.problem not in PROBLEMS or spec.agent not in AGENTS:
+            said = "over HTTP agent and problem must be of the catalogues (confide list); others are served by confide serve RUN.toml"
+            raise Problem(400, "invalid", said)
         run = await _done(self.service.create, spec, actor.id)
         return JSONResponse({"run": run.name}, 201, headers=NO_STORE)
 
