@@ -49,8 +49,11 @@ def test_an_honest_service(folder, trust, role):
 
 
 def test_an_honest_service_with_deadlines(folder):
-    clock = lambda: 1000.0 + 1.5e6  # noqa: E731
+    now = [1000.0]
+    clock = lambda: now[0]  # noqa: E731
     with serving(folder, spec(users=200, batch=DEADLINE), clock=clock) as served:
+        now[0] += 1.5e6
+        served.settle()  # batch 0 is closed
         found = attack(served, clock=clock)
         assert not found.worked and not found.undecided, found.tried
         refused = {each.attack for each in found.tried if each.verdict == REFUSED}

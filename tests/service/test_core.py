@@ -231,6 +231,36 @@ def test_a_person_has_one_budget_over_all_runs(bench):
     assert bench.service.runs[runs[4]].users == 1
 
 
+def test_a_budget_over_all_runs_is_kept_by_those_that_promise_none(bench):
+    """Also by a run that is made later: who took part in the first was told what all of them cost together."""
+    bench.create("limited", person_epsilon=1.5, person_delta=1e-5)
+    bench.create("free")
+    assert bench.send(bench.report("ann", "free"), bench.report("bob", "free")) == ["counted"] * 2
+    bench.create("free-too")
+    assert bench.send(bench.report("ann", "limited")) == bench.send(bench.report("cem", "limited")) == ["counted"]
+    assert bench.send(*(bench.report(name, "free-too") for name in ("ann", "bob", "cem"))) == [
+        "over-budget",
+        "counted",
+        "counted",
+    ]
+    assert bench.send(bench.report("cem", "free")) == ["over-budget"]
+
+
+def test_a_run_in_which_nobody_could_report_is_refused(bench):
+    with pytest.raises(InvalidParameter, match="nobody could report"):
+        bench.create(person_epsilon=0.5, person_delta=1e-5)
+    bench.create(person_epsilon=1.5, person_delta=1e-5)
+    with pytest.raises(InvalidParameter, match="nobody could report"):
+        bench.create("free", epsilon=5.0)
+
+
+def test_a_run_whose_first_deadline_has_passed_is_refused(bench):
+    """Its batches would be closed at once, one after the other, before anybody could be enrolled."""
+    with pytest.raises(InvalidParameter, match="start plus every must lie in the future"):
+        bench.create(users=12, batch=DEADLINE)
+    assert not bench.service.runs
+
+
 def test_a_person_who_reports_twice_loses_as_a_group(bench):
     joint, local = bench.create(reports_per_person=2), bench.create("local", trust="local", reports_per_person=2)
     mu = confide.privacy.accounting.gaussian_mu(1.0, 1e-5)

@@ -30,7 +30,7 @@ def found(folder):
 def test_a_service_verifies(served):
     assert found(served) == {}
     store = served.store()
-    assert len(list(verify_store(store, served.marks))) == 13
+    assert len(list(verify_store(store, served.marks))) == 14
     store.close()
 
 
@@ -64,3 +64,22 @@ def test_changes_are_found(served, change, about):
 def test_a_mark_of_a_later_release_is_found(served):
     served.marks.write("demo", 7, "x")
     assert "was already shown" in found(served)["demo: mark"]
+
+
+def test_what_was_spent_in_a_run_without_a_budget_is_no_damage(bench):
+    bench.create("free", epsilon=5.0)
+    assert bench.send(bench.report("ann", "free")) == ["counted"]
+    bench.create("limited", person_epsilon=2.0)
+    assert bench.send(bench.report("ann", "limited")) == ["over-budget"]
+    bench.stop()
+    assert found(bench.folder) == {}
+
+
+def test_a_person_who_spent_more_than_any_run_allows_is_found(bench):
+    bench.create(person_epsilon=2.0)
+    bench.send(bench.report("ann"))
+    bench.stop()
+    with sqlite3.connect(bench.folder.database) as db:
+        db.execute("UPDATE account SET spent = 9")
+    db.close()
+    assert set(found(bench.folder)) == {"budgets"}

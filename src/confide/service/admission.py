@@ -25,10 +25,11 @@ class Report:
 class Admission:
     """A group of reports against what the store knows of their people: read at once, decided one by one, written at once."""
 
-    def __init__(self, tx: Transaction, run: LiveRun, reports: Sequence[Report]) -> None:
-        self._tx, self._run = tx, run
+    def __init__(self, tx: Transaction, run: LiveRun, reports: Sequence[Report], cap: float) -> None:
+        """`cap`: what a person may lose over all runs, in mu^2."""
+        self._tx, self._run, self._cap = tx, run, cap
         self._taken = tx.taken(run.name, [report.who for report in reports])
-        limited = run.spec.person_epsilon is not None
+        limited = math.isfinite(cap)
         self._spent = tx.accounts([report.person for report in reports]) if limited else {}
         self._new: list[tuple[bytes, Taken]] = []
         self._charges: dict[bytes, float] = {}
@@ -48,7 +49,7 @@ class Admission:
         slot = next((place.slot for place in taken if place.nonce is None), len(taken))
         cost = run.cost(slot + 1)
         spent = self._spent.get(report.person, 0.0) + cost
-        if run.spec.person_epsilon is not None and spent > run.spec.cap * (1 + 1e-9):
+        if spent > self._cap * (1 + 1e-9):
             return "over-budget", None
         self._spent[report.person] = spent
         if math.isfinite(cost):

@@ -8,6 +8,7 @@ thrown away and read again from the store.
 
 import contextlib
 import logging
+import math
 import queue
 import threading
 import time
@@ -20,10 +21,11 @@ from typing import Any
 import numpy as np
 
 from confide.errors import InvalidParameter, StateError, StoreError, StreamExhausted
+from confide.learning.learner import Learner
 from confide.service.admission import Admission, Report
 from confide.service.documents import ReleaseRow, SigningKey, Statement, digest
 from confide.service.keys import KeyFolder
-from confide.service.live import LiveRun, Signed, load, made_learner, signed_release
+from confide.service.live import LiveRun, Signed, cost_of, load, made_learner, signed_release
 from confide.service.manifest import certificate_of, manifest_of
 from confide.service.marks import Marks
 from confide.service.spec import RunSpec, write_spec
@@ -115,8 +117,7 @@ class Service:
         if self.marks.read(spec.name) is not None:
             raise StateError(f"run {spec.name} was served before, from another database: its users must not be asked again")
         learner = made_learner(spec)
-        if not np.isfinite(learner.guarantee.epsilon):
-            raise InvalidParameter("a service needs a promise: epsilon must be finite")
+        self._check_new(spec, learner)
         certificate = _json_bytes(certificate_of(spec, learner).document)
         manifest = manifest_of(spec, learner, certificate, self.key, self._clock())
         signature = self.key.sign(Statement("manifest", spec.name, "", 0, digest(manifest)).to_bytes())
@@ -128,6 +129,23 @@ class Service:
             tx.audit(self._now(), actor, "create", spec.name)
         self._reload(spec.name)
         return self.runs[spec.name]
+
+    def _check_new(self, spec: RunSpec, learner: Learner) -> None:
+        """A run that could not keep what it says is refused before it is one."""
+        if not np.isfinite(learner.guarantee.epsilon):
+            raise InvalidParameter("a service needs a promise: epsilon must be finite")
+        if spec.batch.deadline(0) <= self._clock():
+            raise InvalidParameter("the first batch would be closed already: start plus every must lie in the future")
+        cap = min(spec.cap, self._cap())
+        if cost_of(learner)(1) > cap * (1 + 1e-9):
+            raise InvalidParameter(
+                "nobody could report: one report costs more than a person may lose over all runs of this service. Choose a smaller "
+                "epsilon, or a larger person_epsilon if no other run of the service has a smaller one"
+            )
+
+    def _cap(self) -> float:
+        """What a person may lose over all runs, in mu^2: the least that a run promises. One that promises none keeps what others do."""
+        return min((run.cap for run in list(self.runs.values())), default=math.inf)
 
     def _reload(self, name: str) -> None:
         """Throw memory away. Until this has worked, reports are answered with 503."""
@@ -314,7 +332,7 @@ class Service:
         added, counted = 0, 0
         counts = run.spec.batch.rule == "count" and run.status == "open" and run.size > 0
         room = min(max(run.size - users, 0), most) if counts else len(tickets)
-        group = Admission(tx, run, [report for report, _ in tickets])
+        group = Admission(tx, run, [report for report, _ in tickets], self._cap())
         for report, _ in tickets:
             if counted == room:  # full: the others are late, or of the next batch
                 break

@@ -55,7 +55,7 @@ class LiveRun:
             raise StateError(f"run {row.name}: the open sum has another size than a contribution")
         self.round: Signed | None = None
         self.served: tuple[int, Round] | None = None  # what `round` says, with its generation: read by other threads
-        self.cost = cost_of(self.learner)
+        self.cost, self.cap = cost_of(self.learner), self.spec.cap
 
     @property
     def generation(self) -> int:
