@@ -24,7 +24,10 @@ def test_a_folder_is_made_and_looked_after(call, tmp_path):
     assert "holds  audit: 3 rows" in call("service", "verify", place)
     assert "PRIVATE" in call("service", "backup", place, str(tmp_path / "copy"))
     assert json.loads(call("service", "status", place, "--json")) == []
-    assert "has no service" in call("service", "status", str(tmp_path / "none"), code=2)
+    assert "no mark is missing" in call("service", "mark", place)
+    assert "has no run demo" in call("service", "finish", place, "demo", code=2)
+    for command, more in (("status", []), ("mark", []), ("finish", ["demo"])):
+        assert "has no service" in call("service", command, str(tmp_path / "none"), *more, code=2)
 
 
 def test_what_cannot_be_served_is_said(call, tmp_path):

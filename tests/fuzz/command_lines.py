@@ -247,6 +247,8 @@ BASES = {
     ("service", "keys"): ["{service}"],
     ("service", "backup"): ["{service}", "{new}"],
     ("service", "verify"): ["{service}"],
+    ("service", "finish"): ["{service}", "demo"],
+    ("service", "mark"): ["{service}"],
     ("service", "check"): ["http://127.0.0.1:9", "demo"],
     ("service", "status"): ["{service}"],
     ("learn",): [

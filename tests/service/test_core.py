@@ -179,6 +179,47 @@ def test_a_backup_that_is_put_back_is_refused(bench, tmp_path):
 
 
 @ON_SQLITE
+def test_after_a_backup_was_put_back_the_run_is_finished_and_others_go_on(bench, tmp_path):
+    bench.create(every=4)
+    bench.create("other")
+    bench.service.store.backup(str(tmp_path / "backup"))
+    bench.send(*(bench.report(f"person {i}") for i in range(4)))
+    bench.stop()
+    shutil.copy(tmp_path / "backup", bench.folder.database)
+    with pytest.raises(InvalidParameter, match="no run none"):
+        bench.folder.finish("none")
+    bench.folder.finish("demo")
+    with pytest.raises(InvalidParameter, match="is finished"):
+        bench.folder.finish("demo")
+    other = Bench(bench.folder)
+    assert set(other.service.runs) == {"other"} and other.service.ready
+    with pytest.raises(StateError, match="Choose another name"):
+        other.create(every=4)
+    other.create("next", every=4)
+    assert other.send(other.report("ann", "next"), other.report("ann", "other")) == ["counted"] * 2
+    other.stop()
+
+
+@ON_SQLITE
+def test_a_run_without_its_mark_is_not_served_until_somebody_says_so(bench):
+    """A forgotten --marks, or a backup on a new machine, would go unnoticed."""
+    bench.create(every=4)
+    bench.send(*(bench.report(f"person {i}") for i in range(4)))
+    bench.stop()
+    shutil.rmtree(bench.folder.marks.folder)
+    with pytest.raises(StateError, match="give --marks as before"):
+        bench.folder.open()
+    with pytest.raises(StateError, match="another process"):
+        type(bench.folder)(bench.folder.folder).mark()
+    bench.folder.let_go()
+    assert bench.folder.mark() == ["demo"] and bench.folder.mark() == []
+    other = Bench(bench.folder)
+    assert other.service.runs["demo"].generation == 1
+    assert [row.action for row in other.service.store.audit_rows()][-1] == "mark"
+    other.stop()
+
+
+@ON_SQLITE
 def test_a_run_that_was_served_from_a_lost_database_is_not_served_again(bench):
     bench.create()
     bench.stop()

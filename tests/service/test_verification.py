@@ -66,6 +66,11 @@ def test_a_mark_of_a_later_release_is_found(served):
     assert "was already shown" in found(served)["demo: mark"]
 
 
+def test_a_mark_that_is_not_there_is_said(served):
+    (served.marks.folder / "demo.mark").unlink()
+    assert "give the folder of the marks" in found(served)["demo: mark"]
+
+
 def test_what_was_spent_in_a_run_without_a_budget_is_no_damage(bench):
     bench.create("free", epsilon=5.0)
     assert bench.send(bench.report("ann", "free")) == ["counted"]

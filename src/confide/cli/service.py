@@ -92,6 +92,20 @@ def verify(folder: Place, as_json: AsJson = False, keys: Keys = None, marks: Mar
 
 
 @app.command()
+def finish(folder: Place, run: Annotated[str, typer.Argument(help="Name of the run.", show_default=False)]) -> None:
+    """Finish a run of a service that does not start, because a backup was put back: the others are served without it."""
+    _folder(folder, None, None).finish(run)
+    typer.echo(f"finished {run}: a new run needs another name")
+
+
+@app.command()
+def mark(folder: Place, marks: Marks = None) -> None:
+    """Write marks that are lost again. Only if no backup was put back: whether a later release was shown is not checked any more."""
+    made = _folder(folder, None, marks).mark()
+    typer.echo(f"marked the newest releases of {', '.join(made)}" if made else "no mark is missing")
+
+
+@app.command()
 def check(
     url: Annotated[str, typer.Argument(help="Address of the service, such as https://learn.example.org.", show_default=False)],
     run: Annotated[str, typer.Argument(help="Name of the run.", show_default=False)],

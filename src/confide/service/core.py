@@ -27,7 +27,7 @@ from confide.service.documents import ReleaseRow, SigningKey, Statement, digest
 from confide.service.keys import KeyFolder
 from confide.service.live import LiveRun, Signed, cost_of, load, made_learner, signed_release
 from confide.service.manifest import certificate_of, manifest_of
-from confide.service.marks import Marks
+from confide.service.marks import Marks, RolledBack
 from confide.service.spec import RunSpec, write_spec
 from confide.service.store import Moved, OpenSum, RunRow, SigningKeyRow, Store, Taken, Transaction
 
@@ -85,6 +85,7 @@ class Service:
         self.counts: Counter[tuple[str, str]] = Counter()  # of answers, by run and outcome: for operators
         self.commits: Counter[str] = Counter()
         self._failed: set[str] = set()
+        self._left: set[str] = set()  # runs that are finished, and older in the database than what was shown
         self._looked = time.monotonic()
         self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -115,7 +116,9 @@ class Service:
                 )
             return self.runs[spec.name]
         if self.marks.read(spec.name) is not None:
-            raise StateError(f"run {spec.name} was served before, from another database: its users must not be asked again")
+            raise StateError(
+                f"run {spec.name} was served before, from another database: its users must not be asked again. Choose another name"
+            )
         learner = made_learner(spec)
         self._check_new(spec, learner)
         certificate = _json_bytes(certificate_of(spec, learner).document)
@@ -152,7 +155,15 @@ class Service:
         self._failed.add(name)
         with contextlib.suppress(StoreError):  # a close may have failed at this: old sums are still in the log
             self.store.forget()
-        made = load(name, self.store, self.keys, self.marks)
+        try:
+            made = load(name, self.store, self.keys, self.marks)
+        except RolledBack as error:
+            if self.store.head(name).status != "finished":
+                raise
+            log.error("%s. It is finished: the others are served without it", error)
+            self._left.add(name)
+            self._failed.discard(name)
+            return
         self.runs[name] = made
         self._plan(made)
         self._failed.discard(name)
@@ -180,6 +191,8 @@ class Service:
             names = list(self.runs)
             log.error("the database could not be read: %s", error if isinstance(error, StoreError) else type(error).__name__)
         for name in names:
+            if name in self._left:
+                continue
             if name in self._failed or name not in self.runs:
                 with contextlib.suppress(Exception):  # it is not ready until this has worked
                     self._reload(name)

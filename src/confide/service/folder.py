@@ -21,6 +21,10 @@ from confide.service.store import Store
 _ADDRESSES = ("postgresql://", "postgres://")
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 class ServiceFolder:
     """`keys` and `marks` should lie outside of what is backed up with the database: a backup with the keys tells who took part, and a
     mark that is put back with it does not notice that it was. `address`: of a database in PostgreSQL, which several processes may serve
@@ -66,7 +70,7 @@ class ServiceFolder:
                 key = self.keys.init()
                 with store.transaction() as tx:
                     tx.add_signing_key(key_row(key, None))
-                    tx.audit(datetime.now(UTC).isoformat(timespec="seconds"), "command line", "init", key.id)
+                    tx.audit(_now(), "command line", "init", key.id)
         if self._address is not None:
             replace(self._remembered, self._address.encode(), mode=0o600)
 
@@ -104,9 +108,46 @@ class ServiceFolder:
             os.close(self._handle)
             self._handle = None
 
-    def store(self) -> Store:
+    def finish(self, run: str) -> None:
+        """Of a service that does not start, because a backup was put back: the run is finished, and left out from then on."""
+        with self._alone() as store, store.transaction() as tx:
+            if run not in store.runs():
+                raise InvalidParameter(f"{self.folder} has no run {run}")
+            if tx.hold(run, alone=True).status == "finished":
+                raise InvalidParameter(f"run {run} is finished")
+            tx.audit(_now(), "command line", "finished", run)
+            tx.set_status(run, "finished")
+
+    def mark(self) -> list[str]:
+        """Marks that are lost are written again, from the newest releases in the database. Those that are there stay."""
+        with self._alone() as store:
+            lost = [row for row in map(store.run, store.runs()) if row is not None and self.marks.read(row.name) is None]
+            for row in lost:
+                newest = store.release(row.name, row.generation)
+                if newest is None:
+                    raise StateError(f"run {row.name} has no release {row.generation}: the database is damaged")
+                with store.transaction() as tx:
+                    tx.audit(_now(), "command line", "mark", f"{row.name} {row.generation}")
+                self.marks.write(row.name, row.generation, newest.digest)
+        return [row.name for row in lost]
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[Store]:
+        """The database, while no process serves it."""
+        self._must_exist()
+        self.hold()
+        try:
+            with contextlib.closing(self.store()) as store:
+                yield store
+        finally:
+            self.let_go()
+
+    def _must_exist(self) -> None:
         if not self.exists():
             raise StateError(f"{self.folder} has no service: confide service init makes one")
+
+    def store(self) -> Store:
+        self._must_exist()
         return self._opened()
 
     def _opened(self) -> Store:

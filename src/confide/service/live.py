@@ -14,7 +14,7 @@ from confide.mechanisms.sources import noise_source
 from confide.privacy.loss import GaussianDP, PureDP
 from confide.service.documents import ReleaseRow, SigningKey, Statement, digest
 from confide.service.keys import KeyFolder
-from confide.service.marks import Marks, check_mark
+from confide.service.marks import Marks, RolledBack, check_mark
 from confide.service.round_document import round_document, shapes
 from confide.service.spec import RunSpec, parse_spec
 from confide.service.store import OpenSum, RunRow, Store
@@ -197,6 +197,11 @@ def load(name: str, store: Store, keys: KeyFolder, marks: Marks) -> LiveRun:
     if release is None:
         raise StateError(f"run {name} has no release {row.generation}: the database is damaged")
     check_mark(name, marked, row.generation, release.digest)
+    if marked is None and row.generation and store.workers == 1:  # marked before its first close; another host has its own
+        raise RolledBack(
+            f"run {name} has release {row.generation}, and no mark in {marks.folder} says whether a later one was shown: give --marks as "
+            "before. If the marks are lost, and no backup was put back, confide service mark writes them again"
+        )
     made = LiveRun(row, release, total, keys)
     marks.write(name, row.generation, release.digest)  # a crash may come after the commit and before the mark
     return made

@@ -13,6 +13,10 @@ from confide._locks import lock, open_lock
 from confide.errors import StateError
 
 
+class RolledBack(StateError):
+    """The database is not the one that was shown, or nobody can tell."""
+
+
 class Marks:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,9 +53,9 @@ def check_mark(run: str, marked: tuple[int, str] | None, generation: int, digest
     if marked is None or marked[0] < generation:
         return
     if marked[0] > generation:
-        raise StateError(
+        raise RolledBack(
             f"run {run} has release {generation}, but release {marked[0]} was already shown: a backup was put back, and going on "
             "from it would noise the same users twice"
         )
     if marked[1] != digest:
-        raise StateError(f"run {run} has another release {generation} than the one that was shown")
+        raise RolledBack(f"run {run} has another release {generation} than the one that was shown")

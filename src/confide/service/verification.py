@@ -140,5 +140,6 @@ def _mark(row: RunRow, store: Store, marks: Marks) -> str:
     last = store.release(row.name, row.generation)
     _must(last is not None, "the newest release is missing")
     assert last is not None
+    _must(marks.read(row.name) is not None, f"there is none in {marks.folder}: give the folder of the marks as --marks")
     marks.check(row.name, row.generation, last.digest)
     return f"no release after {row.generation} was shown"
