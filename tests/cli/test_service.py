@@ -7,6 +7,8 @@ import urllib.request
 
 import pytest
 
+from confide.service.folder import ServiceFolder
+
 RUN = 'name = "demo"\nagent = "likelihood-vi"\nproblem = "lock"\nepsilon = 1.0\ndelta = 1e-5\nusers = 100\nnoise = "fast"\n'
 
 
@@ -23,6 +25,10 @@ def test_a_folder_is_made_and_looked_after(call, tmp_path):
     assert "no runs yet" in call("service", "status", place)
     assert "holds  audit: 3 rows" in call("service", "verify", place)
     assert "PRIVATE" in call("service", "backup", place, str(tmp_path / "copy"))
+    assert "File exists" in call("service", "backup", place, str(tmp_path / "copy"), code=2)
+    store = ServiceFolder(place).store()
+    assert [row.action for row in store.audit_rows()][-3:] == ["backup", "backup", "backup failed"]
+    store.close()
     assert json.loads(call("service", "status", place, "--json")) == []
     assert "no mark is missing" in call("service", "mark", place)
     assert "has no run demo" in call("service", "finish", place, "demo", code=2)

@@ -35,3 +35,7 @@ def test_keys_refusals_and_backups(bench):
     with bench.service.store.transaction() as tx:
         tx.audit((datetime.now(UTC) - timedelta(hours=5)).isoformat(timespec="seconds"), "test", "backup", "copy")
     assert operator_view(bench.service, {}, datetime.now(UTC))["backup"]["ago"] == "5 hours ago"
+    with bench.service.store.transaction() as tx:
+        for action in ("backup", "backup failed"):
+            tx.audit(datetime.now(UTC).isoformat(timespec="seconds"), "test", action, "copy")
+    assert operator_view(bench.service, {}, datetime.now(UTC))["backup"]["ago"] == "5 hours ago"

@@ -61,16 +61,24 @@ def backup(folder: Place, out: Annotated[Path, typer.Argument(help="A new file."
     """Copy the database while the service runs. PRIVATE: it has the exact sum of the open batch."""
     from datetime import UTC, datetime
 
-    from confide.errors import InvalidParameter
+    from confide.errors import ConfideError, InvalidParameter
 
     place = _folder(folder, None, None)
     if place.shared:
         raise InvalidParameter("a service on PostgreSQL is backed up with pg_dump: see docs/service.md for what a backup reveals")
     store = place.store()
-    try:
+
+    def said(action: str) -> None:
         with store.transaction() as tx:
-            tx.audit(datetime.now(UTC).isoformat(timespec="seconds"), "command line", "backup", out.name)
-        store.backup(str(out))
+            tx.audit(datetime.now(UTC).isoformat(timespec="seconds"), "command line", action, out.name)
+
+    try:
+        said("backup")
+        try:
+            store.backup(str(out))
+        except (OSError, ConfideError):
+            said("backup failed")
+            raise
     finally:
         store.close()
     typer.echo(f"wrote {out}. PRIVATE: the exact open sum is in it, and two backups of one batch differ by a few people")

@@ -37,7 +37,7 @@ def operator_view(service: Service, refused: dict[str, int], now: datetime) -> d
     rows = list(service.store.audit_rows())
     made = _made(rows)
     runs = list(service.runs.values())
-    backups = [row for row in rows if row.action == "backup"]
+    backups = _backups(rows)
     return {
         "ready": service.ready,
         "waiting": service.waiting,
@@ -86,6 +86,17 @@ def age(since: str | None, now: datetime) -> str:
 def _made(rows: Sequence[AuditRow]) -> dict[str, str]:
     """When each key was made, by its id: the audit says so."""
     return {row.detail.split(" ")[0]: row.at for row in rows if row.action in ("init", "rotate", "new API key")}
+
+
+def _backups(rows: Sequence[AuditRow]) -> list[AuditRow]:
+    """Those that did not fail: the audit says that one begins, and afterwards if it failed."""
+    made: list[AuditRow] = []
+    for row in rows:
+        if row.action == "backup":
+            made.append(row)
+        elif row.action == "backup failed":
+            made.remove(next(each for each in reversed(made) if each.detail == row.detail))
+    return made
 
 
 def _refusals(service: Service, refused: dict[str, int]) -> list[ShownRefusal]:

@@ -90,8 +90,12 @@ class SqliteStore(Reads):
     def backup(self, path: str) -> None:
         """A copy of the whole database, in a new file. PRIVATE, as the database is."""
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o600))
-        with self._write_lock, _as_store_error(), contextlib.closing(sqlite3.connect(path)) as copy:
-            self._writer.backup(copy)
+        try:
+            with self._write_lock, _as_store_error(), contextlib.closing(sqlite3.connect(path)) as copy:
+                self._writer.backup(copy)
+        except BaseException:
+            os.unlink(path)  # half a copy must not be taken for a whole one
+            raise
 
     def close(self) -> None:
         with self._write_lock, self._read_lock:
