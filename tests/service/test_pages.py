@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from service_bench import serving, spec
 
+from confide.errors import StoreError
 from confide.service.folder import ServiceFolder
 from confide.service.pages import POLICY
 
@@ -60,6 +61,17 @@ def test_a_page_follows_the_releases(folder):
         after = http.get("/runs/demo", **{"If-None-Match": before.headers["etag"]})
         assert after.status_code == 200 and after.headers["etag"] != before.headers["etag"]
         assert "Release 2 is made when 2 more people" in after.text
+
+
+def test_while_the_database_is_away_pages_say_so(folder, monkeypatch):
+    """On call at night it is this page that is looked at."""
+    with serving(folder, spec()) as http:
+        login(http, "admin")
+        for name in ("audit_rows", "releases"):
+            monkeypatch.setattr(http.service.store, name, lambda *_: (_ for _ in ()).throw(StoreError("gone")))
+        for path in ("/operator", "/runs/demo"):
+            answer = http.get(path)
+            assert answer.status_code == 503 and "text/html" in answer.headers["content-type"]
 
 
 def test_static_files(http):

@@ -253,13 +253,15 @@ class Web:
         return JSONResponse({"action": action, "generation": generation}, headers=NO_STORE)
 
     async def _body(self, request: Request, run: LiveRun) -> dict[str, Any]:
-        limit = self.limits.least_body + 40 * run.episode_size + 14 * run.coordinates
+        return json_object(await self.read(request, self.limits.least_body + 40 * run.episode_size + 14 * run.coordinates))
+
+    async def read(self, request: Request, limit: int) -> bytes:
+        """The body of whoever sends it in time."""
         try:
             async with asyncio.timeout(self.limits.body_seconds):
-                data = await read_body(request, limit)
+                return await read_body(request, limit)
         except TimeoutError:
             raise Problem(408, "too-slow") from None
-        return json_object(data)
 
     # what operators do
 
@@ -279,7 +281,7 @@ class Web:
 
     async def enrol(self, request: Request) -> Response:
         actor, run = self.allow(request, "administer"), self._run(request)
-        given = json_object(await read_body(request, 2**24))
+        given = json_object(await self.read(request, 2**24))
         subjects, generation = given.get("subjects"), given.get("generation")
         fits = isinstance(subjects, list) and all(isinstance(each, str) and 1 <= len(each) <= 256 for each in subjects)
         if not fits or not isinstance(generation, int) or isinstance(generation, bool) or not 0 <= generation < 2**31:
@@ -291,7 +293,7 @@ class Web:
         """A run, from the TOML of its file. Of the catalogues alone: one's own problem or agent is a file or code on this machine, and an
         API key must neither look for the one nor call the other."""
         actor = self.allow(request, "administer")
-        data = await read_body(request, 2**16)
+        data = await self.read(request, 2**16)
         try:
             spec = parse_spec(data.decode())
         except (UnicodeDecodeError, InvalidParameter) as error:
@@ -304,7 +306,7 @@ class Web:
 
     async def new_key(self, request: Request) -> Response:
         actor = self.allow(request, "administer")
-        given = json_object(await read_body(request, 4096))
+        given = json_object(await self.read(request, 4096))
         made = await _done(new_api_key, self.service.store, given.get("role"), given.get("label", ""), actor.id)
         self.keyring.refresh()
         return JSONResponse({"key": made}, 201, headers=NO_STORE)

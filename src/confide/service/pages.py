@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from confide.errors import ConfideError
+from confide.errors import ConfideError, StoreError
 from confide.service.access import MAY, RateLimit
-from confide.service.answers import IMMUTABLE, PLAIN, TITLES, Problem, read_body, tagged
+from confide.service.answers import IMMUTABLE, PLAIN, TITLES, Problem, tagged
 from confide.service.live import LiveRun
 from confide.service.operator_view import operator_view
 from confide.service.public_page import page_tag, public_index, public_page, render, static_files
@@ -116,7 +116,7 @@ class Pages:
         return page
 
     async def login(self, request: Request) -> Response:
-        sent = await _form(request)
+        sent = await self._form(request)
         if not self._sessions.fits(request.cookies.get(_FORM, ""), sent.get("token", "")):
             return self._login_page(request, "The form was too old. Send it again.", 403)
         key = self._web.keyring.find(sent.get("key", "").strip())
@@ -131,12 +131,19 @@ class Pages:
 
     async def _checked(self, request: Request) -> ApiKeyRow:
         """Of a form on the operators' page: the key of its session, if the form is from this page."""
-        key, sent = self._key(request), await _form(request)
+        key, sent = self._key(request), await self._form(request)
         if key is None:
             raise Problem(401, "unauthorised")
         if not self._sessions.fits(request.cookies.get(_SESSION, ""), sent.get("token", "")):
             raise Problem(403, "forbidden")
         return key
+
+    async def _form(self, request: Request) -> dict[str, str]:
+        data = await self._web.read(request, 4096)
+        try:
+            return dict(parse_qsl(data.decode("ascii"), max_num_fields=10))
+        except ValueError:
+            raise Problem(400, "invalid") from None
 
     async def logout(self, request: Request) -> Response:
         await self._checked(request)
@@ -175,9 +182,12 @@ class Pages:
         async def endpoint(request: Request) -> Response:
             try:
                 return await handler(request)
-            except Problem as problem:
-                self._web.refused[problem.kind] = self._web.refused.get(problem.kind, 0) + 1
-                return _page("error.html", problem.status, status_code=problem.status, title=TITLES[problem.kind])
+            except StoreError:
+                problem = Problem(503, "unavailable", retry=1)
+            except Problem as refused:
+                problem = refused
+            self._web.refused[problem.kind] = self._web.refused.get(problem.kind, 0) + 1
+            return _page("error.html", problem.status, status_code=problem.status, title=TITLES[problem.kind])
 
         return endpoint
 
@@ -194,11 +204,3 @@ def _cookie(request: Request, answer: Response, name: str, value: str) -> None:
     """Not readable by scripts, not sent by other sites, and only over TLS where there is TLS."""
     secure = request.url.scheme == "https"
     answer.set_cookie(name, value, max_age=LASTS, path="/operator", secure=secure, httponly=True, samesite="strict")
-
-
-async def _form(request: Request) -> dict[str, str]:
-    data = await read_body(request, 4096)
-    try:
-        return dict(parse_qsl(data.decode("ascii"), max_num_fields=10))
-    except ValueError:
-        raise Problem(400, "invalid") from None
