@@ -1,12 +1,14 @@
 """The public pages as text: a function of manifest and releases."""
 
 import json
+import math
 import re
 
 import pytest
 from service_bench import Bench
 
-from confide.service.public_page import digits, public_index, public_page, unbroken
+from confide.privacy.accounting import gaussian_epsilon
+from confide.service.public_page import all_reports, digits, public_index, public_page, unbroken
 from confide.service.spec import Batching
 
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'&"
@@ -113,3 +115,15 @@ def test_numbers_of_the_promise_stay_together():
 
 def test_digits():
     assert [digits(value) for value in (1.23456, 0.012, 0.0056789, 0.0, -0.5)] == ["1.235", "0.012", "0.0057", "0.000", "-0.500"]
+
+
+@pytest.mark.parametrize("trust", ["joint", "local"])
+def test_what_all_reports_of_a_person_cost_is_said(bench, trust):
+    """Two in the same sums are a group; two messages of a device add up."""
+    run = bench.create(trust=trust, reports_per_person=2)
+    page, together = public_page(run.manifest.body, [run.release]), all_reports(json.loads(run.manifest.body))
+    assert "Whatever you do in one report, " in page and f"together ε = {together:.3g}." in page
+    cost = run.cost(1) + run.cost(2)
+    if trust == "joint":
+        assert together == pytest.approx(gaussian_epsilon(math.sqrt(cost), 1e-5))
+    assert run.spec.epsilon < together <= 2 * run.spec.epsilon + (trust == "joint")

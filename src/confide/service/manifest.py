@@ -23,7 +23,7 @@ def certificate_of(spec: RunSpec, learner: Learner) -> Certificate:
     simulated = spec.noise == "fast"
     said = [PROTECTED[spec.batch.rule]] if spec.trust == "joint" else []
     if spec.reports_per_person > 1:
-        said.append(f"A person may report {spec.reports_per_person} times.")
+        said.append(f"The guarantee is for one report. A person may send {spec.reports_per_person}.")
     subject = f"{'SIMULATION: ' if simulated else ''}run {spec.name} of confide serve"
     return certify(
         learner.guarantee, learner.mechanisms(), subject=subject, assumptions=[*said, *([SIMULATION] if simulated else [])]

@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from confide.privacy.certificate import loss_from_json
+from confide.privacy.loss import compose
 from confide.service.charts import Chart, Level, Series, chart
 from confide.service.documents import ReleaseRow
 from confide.service.estimates import Estimates, estimates
@@ -116,6 +118,7 @@ def public_page(manifest: bytes, releases: Sequence[ReleaseRow]) -> str:
         view=view,
         told=view.manifest,
         promise=view.manifest["promise"],
+        all_reports=all_reports(view.manifest),
         releases=view.releases[:SHOWN],
         waiting=_waiting(view, found),
         value=value,
@@ -127,6 +130,15 @@ def public_page(manifest: bytes, releases: Sequence[ReleaseRow]) -> str:
         generation=view.releases[0].generation,
         tag=page_tag(view.releases[0].digest),
     )
+
+
+def all_reports(manifest: dict[str, Any]) -> float:
+    """The epsilon of all reports that one person may send, at the delta of the promise. In the sums of a joint
+    run they are a group; messages of a device have noise of their own."""
+    promise, times = manifest["promise"], manifest["reports_per_person"]
+    loss, delta = loss_from_json(promise["loss"]), promise["delta"]
+    together = compose([loss] * times, delta=delta) if promise["trust"] == "local" else loss.group(times)
+    return together.epsilon_at(delta) if times > 1 else promise["epsilon"]
 
 
 def public_index(runs: Sequence[tuple[bytes, ReleaseRow]]) -> str:

@@ -77,7 +77,8 @@ def _promise(manifest: dict[str, Any]) -> str:
     who = "nobody, not even this service," if promise["trust"] == "local" else "all other users together"
     verb = "learns" if promise["trust"] == "local" else "learn"
     loss = f"epsilon = {promise['epsilon']:g}" + (f", delta = {promise['delta']:g}" if promise["delta"] else "")
-    return f"Whatever you do here, {who} {verb} almost nothing about it ({loss})."
+    what = "Whatever you do here" if manifest["reports_per_person"] == 1 else "Whatever you do in one report"
+    return f"{what}, {who} {verb} almost nothing about it ({loss})."
 
 
 def _against(manifest: dict[str, Any]) -> str:
