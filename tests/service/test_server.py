@@ -15,7 +15,7 @@ from service_bench import serving, spec
 
 from confide.service.folder import ServiceFolder
 from confide.service.http import Limits
-from confide.service.server import HEADERS, Listening, configured
+from confide.service.server import HEADERS, Listening, _metrics, configured
 
 PLANTED = b"planted-secret"
 
@@ -179,3 +179,15 @@ def test_other_protocols_are_not_spoken(port):
     with connected(port) as made:
         made.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n" + upgrade + b"\r\n")
         assert answered(made).startswith(b"HTTP/1.1 200")
+
+
+def test_metrics_are_not_where_users_are(folder):
+    """They count arrivals. Who listens for users at all addresses gives metrics at the loopback address nevertheless."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with serving(folder, spec()) as http, _metrics(http.service, {}, Listening(host="0.0.0.0", metrics_port=port)):
+        with socket.create_connection(("127.0.0.1", port)):
+            pass
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port))

@@ -48,6 +48,9 @@ def serve(
     metrics_port: Annotated[
         int | None, typer.Option(help="Port of metrics for Prometheus, for operators only.", show_default="no metrics")
     ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(help="Address to give metrics at. In a run with deadlines they are PRIVATE.")
+    ] = "127.0.0.1",
     folder: Folder = None,
     keys: Keys = None,
     marks: Marks = None,
@@ -66,7 +69,7 @@ def serve(
     if not demo and not runs and folder is None:
         raise InvalidParameter("nothing to serve: give the file of a run, --folder of a service that has some, or --demo")
     specs = [read_spec(path) for path in runs or ()] + ([DEMO] if demo else [])
-    listening = Listening(host, port, metrics_port, tuple(origin or ()))
+    listening = Listening(host, port, metrics_port, metrics_host, tuple(origin or ()))
     with ExitStack() as stack:
         place = folder
         if demo and folder is None:

@@ -1,5 +1,6 @@
 """Metrics for Prometheus, on a port of their own. For operators: in a run with deadlines they are PRIVATE, because they count arrivals."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,10 +30,14 @@ class Collector:
             commits.add_metric([run], count)
         releases = GaugeMetricFamily("confide_generation", "The newest release.", labels=["run"])
         users = GaugeMetricFamily("confide_open_users", f"Users in the open batch. {_PRIVATE}", labels=["run"])
+        deadlines = GaugeMetricFamily("confide_deadline_seconds", "When the open batch closes, since 1970.", labels=["run"])
         for name, live in list(service.runs.items()):
             releases.add_metric([name], live.generation)
             users.add_metric([name], live.users)
-        yield from (answers, refused, commits, releases, users)
+            closes = live.spec.batch.deadline(live.generation)
+            if live.status != "finished" and math.isfinite(closes):
+                deadlines.add_metric([name], closes)
+        yield from (answers, refused, commits, releases, users, deadlines)
         yield GaugeMetricFamily("confide_waiting", "Reports in the queue.", value=service.waiting)
         yield GaugeMetricFamily("confide_ready", "Whether reports are taken.", value=float(service.ready))
 

@@ -22,6 +22,7 @@ class Listening:
     host: str = "127.0.0.1"
     port: int = 8080
     metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"  # whoever can read it counts arrivals: never where users are
     origins: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
@@ -86,7 +87,7 @@ def _metrics(service: Service, refused: dict[str, int], at: Listening) -> Iterat
     if at.metrics_port is None:
         yield
         return
-    server = serve_metrics(service, refused, at.metrics_port, at.host)
+    server = serve_metrics(service, refused, at.metrics_port, at.metrics_host)
     try:
         yield
     finally:
