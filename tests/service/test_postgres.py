@@ -260,6 +260,19 @@ def test_what_one_worker_does_the_other_one_shows(bench, second):
     assert all(each.holds for each in verify_store(bench.service.store, bench.folder.marks))
 
 
+def test_a_host_without_the_new_signing_key_says_so_once_and_goes_on(bench, second, caplog):
+    bench.create(every=4)
+    second.service.handle([])
+    before, made = second.service.key.id, bench.service.rotate("test")
+    (bench.folder.keys.folder / f"signing-{made}.key").unlink()  # as on another host
+    for _ in range(3):
+        second.service.handle([])
+    assert [record.getMessage() for record in caplog.records] == [
+        f"what other workers do could not be read: cannot read signing-{made}.key in the folder of keys: No such file or directory"
+    ]
+    assert second.service.key.id == before and second.send(second.report("ann")) == ["counted"]
+
+
 def test_nobody_is_shown_an_older_release_after_a_newer_one(bench, second):
     """A worker that does not show the newest one yet says so: a device would take it for a service that went back."""
     bench.create(every=4, users=100)

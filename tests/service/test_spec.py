@@ -67,3 +67,9 @@ def test_missing_settings_and_files_are_named(tmp_path):
         parse_spec("batch = 1")
     with pytest.raises(InvalidParameter, match="reports_per_person must be 1"):
         RunSpec(name="x", agent="a", problem="p", epsilon=1.0, users=9, reports_per_person=2, batch=Batching(rule="deadline"))
+
+
+def test_a_file_that_is_not_where_it_was_is_named_with_its_run():
+    chosen = RunSpec(name="mine", agent="likelihood-vi", problem="gone.npz", epsilon=1.0, users=10)
+    with pytest.raises(InvalidParameter, match=r"run mine: no such file: gone\.npz\. A file is read at each start"):
+        chosen.world()

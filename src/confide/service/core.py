@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from confide.errors import InvalidParameter, StateError, StoreError, StreamExhausted
+from confide.errors import ConfideError, InvalidParameter, StateError, StoreError, StreamExhausted
 from confide.learning.learner import Learner
 from confide.service.admission import Admission, Report
 from confide.service.documents import ReleaseRow, SigningKey, Statement, digest
@@ -86,7 +86,7 @@ class Service:
         self.commits: Counter[str] = Counter()
         self._failed: set[str] = set()
         self._left: set[str] = set()  # runs that are finished, and older in the database than what was shown
-        self._looked = time.monotonic()
+        self._looked, self._cause = time.monotonic(), ""
         self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -185,11 +185,14 @@ class Service:
         if (alone and not self._failed) or (not at_once and time.monotonic() - self._looked < wait):
             return
         self._looked = time.monotonic()
+        names, cause = list(self.runs), ""
         try:
             names, self.key = self.store.runs(), self._signing_key()
         except Exception as error:
-            names = list(self.runs)
-            log.error("the database could not be read: %s", error if isinstance(error, StoreError) else type(error).__name__)
+            cause = str(error) if isinstance(error, ConfideError) else type(error).__name__
+        if cause and cause != self._cause:  # once, and not four times a second
+            log.error("what other workers do could not be read: %s", cause)
+        self._cause = cause
         for name in names:
             if name in self._left:
                 continue

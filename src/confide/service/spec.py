@@ -101,9 +101,17 @@ class RunSpec:
         return JointDP(self.epsilon, self.delta, self.relation)
 
     def world(self) -> Any:
-        from confide.problems.catalogue import make
+        from confide.problems.catalogue import PROBLEMS, make
 
-        return make(self.problem, seed=self.problem_seed, horizon=self.horizon)
+        try:
+            return make(self.problem, seed=self.problem_seed, horizon=self.horizon)
+        except InvalidParameter as error:
+            hint = (
+                ""
+                if self.problem in PROBLEMS
+                else ". A file is read at each start, from the folder in which the service is started"
+            )
+            raise InvalidParameter(f"run {self.name}: {error}{hint}") from None
 
     def learner(self, source: NoiseSource) -> Learner:
         """Made anew from public choices alone: a restart makes the same one."""
