@@ -63,7 +63,9 @@ def test_changes_are_found(served, change, about):
 
 def test_a_mark_of_a_later_release_is_found(served):
     served.marks.write("demo", 7, "x")
-    assert "was already shown" in found(served)["demo: mark"]
+    assert "confide service finish" in found(served)["demo: mark"]
+    served.finish("demo")
+    assert found(served) == {}
 
 
 def test_a_mark_that_is_not_there_is_said(served):

@@ -157,10 +157,10 @@ class Service:
             self.store.forget()
         try:
             made = load(name, self.store, self.keys, self.marks)
-        except RolledBack as error:
+        except RolledBack:
             if self.store.head(name).status != "finished":
                 raise
-            log.error("%s. It is finished: the others are served without it", error)
+            log.error("run %s is finished, and not served: the database is older than what was shown", name)
             self._left.add(name)
             self._failed.discard(name)
             return

@@ -55,7 +55,7 @@ def check_mark(run: str, marked: tuple[int, str] | None, generation: int, digest
     if marked[0] > generation:
         raise RolledBack(
             f"run {run} has release {generation}, but release {marked[0]} was already shown: a backup was put back, and going on "
-            "from it would noise the same users twice"
+            "from it would noise the same users twice. Put the newer database back, or give the run up: confide service finish"
         )
     if marked[1] != digest:
         raise RolledBack(f"run {run} has another release {generation} than the one that was shown")

@@ -12,7 +12,7 @@ from confide.privacy.certificate import Certificate, check_schema
 from confide.service.audit_chain import check_rows
 from confide.service.documents import Statement, check_chain, check_signature, digest
 from confide.service.live import made_learner
-from confide.service.marks import Marks
+from confide.service.marks import Marks, RolledBack
 from confide.service.spec import parse_spec
 from confide.service.store import RunRow, Store
 
@@ -141,5 +141,10 @@ def _mark(row: RunRow, store: Store, marks: Marks) -> str:
     _must(last is not None, "the newest release is missing")
     assert last is not None
     _must(marks.read(row.name) is not None, f"there is none in {marks.folder}: give the folder of the marks as --marks")
-    marks.check(row.name, row.generation, last.digest)
+    try:
+        marks.check(row.name, row.generation, last.digest)
+    except RolledBack:
+        if row.status != "finished":
+            raise
+        return "a later release was shown, and the run is finished: it is not served any more"
     return f"no release after {row.generation} was shown"
