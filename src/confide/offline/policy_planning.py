@@ -102,10 +102,9 @@ def pessimistic(model: Dynamics, pessimism: float, start: Array) -> Plan:
     SURE `pessimism` standard deviations from the start [s]; otherwise everything stays as logged.
 
     For this check the standard deviation of an action is not less than that of a single successor which noise may hide: the worst state
-    that people were seen in, at its value with half of the pessimism. What other rows say about this successor does not lower it.
+    that people were seen in, at its pessimistic value. What other rows say about this successor does not lower it.
     """
-    choices, _ = _iterated(model, pessimism)
-    _, V = _iterated(model, pessimism / 2)
+    choices, V = _iterated(model, pessimism)
     A, worst = model.table.actions, float(V[model.seen].min(initial=model.table.highest))
     for _ in range(PRUNED):
         gains, std = _gains(model, choices, worst)
