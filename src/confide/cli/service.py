@@ -24,7 +24,7 @@ def init(folder: Place, keys: Keys = None, marks: Marks = None, database: Databa
     made = _folder(folder, keys, marks, database)
     made.init()
     typer.echo(f"made {folder}: a database, and keys in {made.keys.folder}")
-    typer.echo("keep the keys out of backups of the database: with both, people can be told by their names")
+    typer.echo("keep the keys out of backups of the database: with both, people can be identified by name")
 
 
 @app.command("keys")

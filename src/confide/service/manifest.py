@@ -10,7 +10,7 @@ from confide.service.documents import SigningKey, canonical, digest
 from confide.service.spec import RunSpec
 
 FORMAT = "confide-manifest/1"
-SIMULATION = "SIMULATION: fast noise is computed from a seed. Nobody's real data belong into this run."
+SIMULATION = "SIMULATION: fast noise is computed from a seed. Nobody's real data belong in this run."
 PROTECTED = {  # by batch rule: what is protected, and what is not
     "count": "What a person did is protected. That the person took part is not: a batch closes after a number of reports.",
     "deadline": "What a person did is protected, and against other users also whether the person took part: batches close at public "

@@ -116,7 +116,7 @@ def _people(row: RunRow, store: Store) -> str:
     most = store.most_reports(row.name)
     _must(most <= spec.reports_per_person, f"somebody has reported {most} times, at most {spec.reports_per_person} are allowed")
     said = "" if deadline else f"{sum(counted.values())} reports, "
-    return f"{said}each person at most {spec.reports_per_person} times"
+    return f"{said}at most {spec.reports_per_person} per person"
 
 
 def _budgets(store: Store) -> str:
