@@ -367,8 +367,8 @@ def test_a_person_has_one_budget_at_two_workers(bench, second, before, monkeypat
 
 
 def test_who_is_refused_gets_no_account(bench):
-    bench.create(person_epsilon=0.5, person_delta=1e-5)
-    assert bench.send(bench.report("ann")) == ["over-budget"]
+    bench.create(person_epsilon=2.0)
+    assert bench.send(bench.report("ann", generation=1)) == ["invalid"]
     assert execute(bench.folder, "SELECT * FROM account") == []
 
 
