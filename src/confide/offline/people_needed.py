@@ -1,4 +1,4 @@
-"""How many people a log needs until what is learned from it beats what was done: rehearsed on a public stand-in, without data."""
+"""How many users a log needs until the learned policy improves on the logged one: simulated on a public problem, without data."""
 
 import math
 from dataclasses import dataclass, field
