@@ -24,7 +24,7 @@ class ClippedWeightsWarning(ConfideWarning):
 
 
 class InvalidParameter(ConfideError, ValueError):
-    """A public parameter is out of its range."""
+    """A public argument has a wrong type or is out of its range."""
 
 
 class MissingExtra(ConfideError, ImportError):

@@ -79,7 +79,7 @@ def learn(
 
 
 def _world(on: str | None, sizes: tuple[int | None, int | None, int], seed: int, steps: int | None) -> "TabularMDP":
-    """The stand-in: a table by name, of a file, or a random one of these states, actions and successors."""
+    """The public problem: a table by name, of a file, or a random one of these states, actions and successors."""
     from confide.errors import InvalidParameter
     from confide.problems import TabularMDP, garnet
     from confide.problems.catalogue import PROBLEMS, make
