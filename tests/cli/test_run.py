@@ -338,4 +338,4 @@ def test_show_prints_what_users_were_asked(confide, tmp_path):
     (facts,) = json.loads(confide("show", "out", "--questions", "--json", cwd=tmp_path).stdout)
     assert facts["agent"] == "questions-vi" and len(facts["questions"]) == told.count("expected to remove")
     confide("run", "uniform", "lock", "--episodes", 60, "--out", "none", cwd=tmp_path)
-    assert "nobody was asked" in confide("show", "none", "--questions", cwd=tmp_path).stdout
+    assert "no user was asked" in confide("show", "none", "--questions", cwd=tmp_path).stdout

@@ -133,7 +133,10 @@ def _parameters(spend: "Spend") -> dict[str, float]:
     return asdict(spend.loss)
 
 
-_PARTS = {"learn": "the learning part, whom the policy is learned from", "test": "the test part, held out, whom it is tested on"}
+_PARTS = {
+    "learn": "the learning part: the policy is learned from these users",
+    "test": "the test part: held-out users, on whom it is tested",
+}
 
 
 def _people(spend: "Spend") -> str:
