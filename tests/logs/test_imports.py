@@ -492,3 +492,12 @@ def test_minari_with_vectors(minari_set, tmp_path):
     data = make([[np.zeros(2, np.float32)] * 3], spaces.Box(-1, 1, (2,)))
     with pytest.raises(InvalidParameter, match="must be Discrete to be states, got Box"):
         from_minari(data, tmp_path / "log.parquet")
+
+
+def test_a_day_that_no_month_has_is_unreadable(imported):
+    lines = [f"a,s,{day}.2020,mild,low,1" for day in ("31.02", "29.02", "01.03", "03.03", "31.04")]
+    found, rows = imported(*lines, time_format="%d.%m.%Y")
+    assert len(rows["a"]) == 3
+    assert found.counts["unplaced"] == 2
+    with pytest.raises(InvalidParameter, match="format of dates"):
+        imported(*lines, time_format="dmY")

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -250,7 +251,7 @@ class Times:
 
         if self._form is not None:
             try:
-                return pc.strptime(column, format=self._form, unit="us", error_is_null=True)
+                return _real_days(column, pc.strptime(column, format=self._form, unit="us", error_is_null=True), self._form)
             except pa.ArrowException:
                 raise LogError(f"--time-format {self._form!r} is not a format of dates, such as %d/%m/%Y %H:%M") from None
         there = column.drop_null()
@@ -258,6 +259,28 @@ class Times:
             numeric = pc.sum(pc.match_substring_regex(there, _NUMBER)).as_py()
             self._text = "numbers" if 2 * numeric >= len(there) else "dates"
         return _dates(column) if self._text == "dates" else pa.array(_parsed(column))
+
+
+def _real_days(column: Any, found: Any, form: str) -> Any:
+    """Arrow takes 31 February for 3 March: texts that became one of the first three days of a month are read again by Python."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    early = pc.fill_null(pc.less_equal(pc.day(found), 3), False)
+    try:
+        datetime.strptime(datetime(2000, 1, 1).strftime(form), form)
+    except ValueError:  # Python does not know this format
+        return found
+    wrong = [text for text in pc.unique(column.filter(early)).to_pylist() if not _is_date(text, form)]
+    return pc.if_else(pc.is_in(column, pa.array(wrong, column.type)), None, found) if wrong else found
+
+
+def _is_date(text: str, form: str) -> bool:
+    try:
+        datetime.strptime(text, form)
+    except ValueError:
+        return False
+    return True
 
 
 def _ticks(column: Any) -> tuple[Ints, Flags]:

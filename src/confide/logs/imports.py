@@ -111,6 +111,10 @@ def _check_reading(every: str | None, time: str | None, delimiter: str, time_for
         raise InvalidParameter(f"delimiter must be one character, got {arguments.shown(delimiter)}")
     if time_format is not None:
         arguments.text("time_format", time_format, empty=False)
+        if "%" not in time_format:
+            raise InvalidParameter(
+                f"time_format must be a format of dates, such as %d/%m/%Y %H:%M, got {arguments.shown(time_format)}"
+            )
     if progress is not None and not callable(progress):
         raise InvalidParameter(f"progress must be a function of what is done, how much and in all, got {type(progress).__name__}")
 
@@ -285,7 +289,7 @@ def _refuse_nothing(counts: Counts, table: Table, rules: Rules) -> None:
     fix = "use --drop row" if rules.drop == PERSON else fix
     raise LogError(
         f"most users ({counts.zero:,} of {counts.users:,}) have no complete step and would contribute zero: {lost:,} cells of column "
-        f"{worst.name!r} are missing or unreadable; {fix}"
+        f"{worst.name!r} are missing or unreadable; {fix}. These counts are NOT PRIVATE"
     )
 
 
