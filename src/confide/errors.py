@@ -58,7 +58,7 @@ class DuplicateMessage(InvalidParameter):
 
 
 class BatchNotOpened(PrivacyError):
-    """More devices stayed away than the guarantee allows: nothing of their batch is released, and its users are not counted."""
+    """More devices dropped out than the guarantee allows: nothing of their batch is released, and its users are not counted."""
 
 
 class StreamExhausted(PrivacyError):

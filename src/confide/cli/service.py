@@ -1,4 +1,4 @@
-"""confide service: set up and look after the folder of a service."""
+"""confide service: set up and maintain the folder of a service."""
 
 import json
 from pathlib import Path
