@@ -57,7 +57,10 @@ def serve(
     ] = None,
 ) -> None:
     """Serve runs: users report, the service learns, and everybody can read signed releases."""
+    from confide._extras import need
     from confide.errors import InvalidParameter
+
+    need("service", "confide serve")
     from confide.service.folder import ServiceFolder
     from confide.service.server import Listening
     from confide.service.setup import DEMO, folder_of, open_service
