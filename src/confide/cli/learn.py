@@ -115,9 +115,7 @@ def learn(
     seed: Annotated[int | None, typer.Option(help="Seed of fast noise.", min=0, show_default=False)] = None,
     backend: Annotated[str, typer.Option(help="Where the log is read: local (processes), ray or dask.")] = "local",
     workers: Annotated[int | None, typer.Option(help="Number of processes that read the log.", min=1, show_default=False)] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Save the model, the policy, the certificate and a report to this folder.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Save model, policy, certificate and report to this folder.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn a policy from a log, with differential privacy for its users: release a model once, then plan in it."""
