@@ -100,5 +100,5 @@ def _read(path: Path | None, address: str) -> dict[str, str] | None:
         if found["address"] == address:
             return {str(name): str(value) for name, value in found["seen"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InvalidParameter(f"{path} is no file of an audit") from None
+        raise InvalidParameter(f"{path} is not a file of an audit") from None
     raise InvalidParameter(f"{path} is of another run")

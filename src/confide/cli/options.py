@@ -99,7 +99,7 @@ def privacy_of(epsilon: float | None, delta: float | None, trust: str | None, dr
     if dropouts is None:
         return kinds[trust or "joint"](epsilon, delta)
     if trust != "distributed":
-        raise InvalidParameter("--dropouts is for --trust distributed: under other trust models nobody's noise is missing")
+        raise InvalidParameter("--dropouts is for --trust distributed: under other trust models no noise is missing")
     return DistributedDP(epsilon, delta, dropouts=dropouts)
 
 
