@@ -24,7 +24,7 @@ TRIED = {
     "compare": ["confide compare sweep.toml"],
     "accounting": ["confide doctor"],
     "secure": ["confide doctor"],
-    "service": ["confide service init --folder service"],
+    "service": ["confide service init service"],
     "gym": ["confide run tabular-psrl gym:FrozenLake-v1 --horizon 20 --epsilon 1 --episodes 500"],
     "all": ["confide doctor"],
 }

@@ -1,5 +1,6 @@
 """Every snippet of README and docs runs, in the order of the page, in an empty folder."""
 
+import json
 import re
 import runpy
 import shlex
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import confide
 from confide.cli import main
 
 ROOT = Path(__file__).parent.parent
@@ -84,6 +86,21 @@ def test_extras_that_are_named_exist():
     for page in PAGES:
         for named in re.findall(r"confide\[([\w,]+)\]", page.read_text()):
             assert set(named.split(",")) <= set(extras), f"{name(page)} names confide[{named}]"
+
+
+def test_one_version_everywhere():
+    client = ROOT / "clients" / "typescript"
+    lock = json.loads((client / "package-lock.json").read_text())
+    versions = {
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"],
+        re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)[1],
+        re.search(r"^## ([\d.]+) ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1],
+        *re.findall(r"confide-([\d.]+)-py3", "".join(page.read_text() for page in PAGES)),
+        json.loads((client / "package.json").read_text())["version"],
+        lock["version"],
+        lock["packages"][""]["version"],
+    }
+    assert versions == {confide.__version__}
 
 
 def test_every_document_and_paper_that_the_code_names_exists():

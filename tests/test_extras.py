@@ -8,6 +8,7 @@ import pytest
 
 import confide
 from confide import _extras
+from confide.cli.serve import serve
 from confide.errors import MissingExtra
 from confide.privacy.loss import compose
 
@@ -60,6 +61,7 @@ def test_all_has_every_extra_for_users():
         ("pyarrow", "logs", lambda path: confide.logs.import_log(path / "raw.csv", path / "log.parquet")),
         ("pyarrow", "logs", lambda path: confide.logs.write(path / "log.parquet", [])),
         ("pyarrow", "compare", lambda path: confide.compare(path / "sweep.toml")),
+        ("starlette", "service", lambda _: serve(demo=True)),
         ("dp-accounting", "accounting", lambda _: compose([confide.PureDP(0.1), confide.GaussianDP(0.1)], delta=1e-5)),
     ],
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from confide.privacy.ledger import Ledger
     from confide.report.comparison import Comparison, compare
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ApproxDP",

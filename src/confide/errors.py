@@ -24,7 +24,7 @@ class ClippedWeightsWarning(ConfideWarning):
 
 
 class InvalidParameter(ConfideError, ValueError):
-    """A public parameter is out of its range."""
+    """A public argument has a wrong type or is out of its range."""
 
 
 class MissingExtra(ConfideError, ImportError):
@@ -58,7 +58,7 @@ class DuplicateMessage(InvalidParameter):
 
 
 class BatchNotOpened(PrivacyError):
-    """More devices stayed away than the guarantee allows: nothing of their batch is released, and its users are not counted."""
+    """More devices dropped out than the guarantee allows: nothing of their batch is released, and its users are not counted."""
 
 
 class StreamExhausted(PrivacyError):

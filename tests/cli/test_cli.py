@@ -21,7 +21,7 @@ def test_calibrate_prints_a_table(confide):
 
 
 def test_calibrate_and_explain_agree(confide):
-    """Noise, its factor and the users it takes are the same numbers in both, and the README quotes the factor."""
+    """Noise, its factor and the users it takes are the same numbers in both, and docs/mixtures.md quotes the factor."""
     promise = ["--epsilon", 1, "--delta", 1e-5, "--episodes", 100_000, "--json"]
     rows = json.loads(confide("calibrate", *promise).stdout)
     told = json.loads(confide("explain", "ucrl-vtr", "--compare-with", "paper", *promise).stdout)
@@ -32,7 +32,7 @@ def test_calibrate_and_explain_agree(confide):
         assert row["releases"] == one["releases"]
     assert rows[-1]["less_noise_than_paper"] == rows[-2]["less_noise_than_paper"] == pytest.approx(3722, abs=0.5)
     assert "adds 3,722 times as much noise" in told["in_words"][0]
-    assert "3,722 times" in (Path(__file__).parents[2] / "README.md").read_text()
+    assert "3,722 times" in (Path(__file__).parents[2] / "docs" / "mixtures.md").read_text()
 
 
 def test_calibrate_less_noise_than_the_paper(confide):

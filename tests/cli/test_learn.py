@@ -229,8 +229,9 @@ def test_kill_9_with_people_held_out_charges_each_part_once(log, call, reads, pa
     assert first["improvement"] == again["improvement"] and first["values"] == again["values"]
     shown = " ".join(call("ledger", "show", "budget.sqlite").split())
     assert (
-        "the learning part, whom the policy is learned from" in shown and "the test part, held out, whom it is tested on" in shown
+        "the learning part: the policy is learned from these users" in shown
+        and "the test part: held-out users, on whom it is tested" in shown
     )
-    assert "of these the largest loss counts, not the sum" in shown
+    assert "the largest of their losses counts, not the sum" in shown
     listed = json.loads(call("ledger", "show", "budget.sqlite", "--json"))["spends"]
     assert [each["part"]["name"] for each in listed] == ["learn", "test"]

@@ -36,7 +36,7 @@ def test_init_makes_the_ledger_it_was_asked_for(path: Path) -> None:
     words = ("--epsilon", 3, "--delta", 1e-6, "--relation", "null", "--others-epsilon", 1, "--others-delta", 1e-7)
     result = call("init", path, *words)
     assert result.exit_code == 0, result.output
-    assert "epsilon=3 at delta=1e-06, relation null, of it (epsilon=1, delta=1e-07) set aside" in result.output
+    assert "epsilon=3 at delta=1e-06, relation null, of which (epsilon=1, delta=1e-07) is reserved" in result.output
     total = Ledger(path).total
     assert (total.epsilon, total.delta, total.relation) == (3.0, 1e-6, "null")
     assert (total.others_epsilon, total.others_delta) == (1.0, 1e-7)
@@ -63,7 +63,7 @@ def test_show_is_readable(path: Path) -> None:
     _, first, second = re.split(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", output, flags=re.MULTILINE)
     assert all(word in first for word in ("returns [bold]of[/bold] policy", "mu=0.1, relation replace, released", "id run-1"))
     assert all(word in second for word in ("histogram", "epsilon=0.5, delta=1e-08, relation replace, pending", "id run-2"))
-    assert "guaranteed: epsilon=3 at delta=1e-06, relation replace, of it (epsilon=1, delta=1e-07) set aside" in output
+    assert "guaranteed: epsilon=3 at delta=1e-06, relation replace, of which (epsilon=1, delta=1e-07) is reserved" in output
     assert "in 2 spends: mu=0.1 of Gaussian noise and (epsilon=0.5, delta=1e-08) of other noise" in output
     assert f"nominally epsilon={Ledger(path).account.epsilon:.6g} at delta=1e-06" in output
     assert (

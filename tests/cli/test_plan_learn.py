@@ -14,7 +14,7 @@ def test_people_needed_for_several_epsilons(call):
 
 
 def test_what_is_no_table_is_refused(call):
-    assert "is no table" in call("plan", "learn", "--on", "lock", "--epsilon", 1, "--delta", "1e-6", code=2)
+    assert "is not a table" in call("plan", "learn", "--on", "lock", "--epsilon", 1, "--delta", "1e-6", code=2)
 
 
 def test_a_saved_table_has_its_own_steps(call, tmp_path):

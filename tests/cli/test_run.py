@@ -97,7 +97,7 @@ def test_a_schedule_that_releases_when_everybody_is_gone_is_warned_of(confide, t
     small = ["ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "100", "--json"]
     done = confide("run", *small, "--schedule", "5000", cwd=tmp_path)
     assert done.returncode == 0 and json.loads(done.stdout)
-    late = "the first release comes after all 100 users, so that nobody benefits from it; change --schedule"
+    late = "the first release comes after all 100 users, so that no user benefits from it; change --schedule"
     assert done.stderr == f"warning: ucrl-vtr schedule=5000: {late}\n"
     assert confide("run", *small, cwd=tmp_path).stderr == ""
 
@@ -117,7 +117,7 @@ def test_the_table_fits_80_columns_and_explains_itself(confide, tmp_path, monkey
 
 def test_a_table_in_which_nobody_learned_says_so(call):
     said = call("run", "ucrl-vtr", "lock", "--epsilon", "0.1", "--episodes", 100, "--seeds", 2)
-    assert "lock: nobody learned; no learner is significantly better than uniform play" in said
+    assert "lock: no agent learned: none is significantly better than uniform play" in said
 
 
 def test_the_same_seeds_have_the_same_interval_in_run_show_and_compare(tmp_path, call, monkeypatch):
@@ -338,4 +338,4 @@ def test_show_prints_what_users_were_asked(confide, tmp_path):
     (facts,) = json.loads(confide("show", "out", "--questions", "--json", cwd=tmp_path).stdout)
     assert facts["agent"] == "questions-vi" and len(facts["questions"]) == told.count("expected to remove")
     confide("run", "uniform", "lock", "--episodes", 60, "--out", "none", cwd=tmp_path)
-    assert "nobody was asked" in confide("show", "none", "--questions", cwd=tmp_path).stdout
+    assert "no user was asked" in confide("show", "none", "--questions", cwd=tmp_path).stdout

@@ -282,5 +282,5 @@ def test_a_promise_that_is_too_weak_is_said(visit):
     for name, value in {"url": url, "run": "joint", "subject": "careful", "apiKey": key, "epsilon": "4", "delta": "0.01"}.items():
         one.page.fill(f"[name={name}]", value)
     one.page.click("text=Join")
-    one.says("gives them to nobody")
+    one.says("accepts local privacy only")
     assert one.posts == []

@@ -1,4 +1,4 @@
-"""How many people until what is learned beats what was done, from a public stand-in."""
+"""How many users until the learned policy improves on the logged one, on a public problem."""
 
 import numpy as np
 import pytest

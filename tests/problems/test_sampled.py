@@ -130,9 +130,9 @@ def test_the_interval_is_that_of_the_users():
         ("raises", r"gym:Corridor, .* failed in step\(\): RuntimeError: no more fuel"),
         ("observation", "an observation that is none of its 3 states"),
         ("kind", "an observation that is none of its 3 states"),
-        ("reward", r"a reward that is no number in reward_range=\(-1, 4\)"),
-        ("nan", "a reward that is no number in"),
-        ("text", "a reward that is no number in"),
+        ("reward", r"a reward that is not a number in reward_range=\(-1, 4\)"),
+        ("nan", "a reward that is not a number in"),
+        ("text", "a reward that is not a number in"),
     ],
 )
 def test_environments_that_go_wrong(wrong, message):

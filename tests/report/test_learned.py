@@ -31,8 +31,8 @@ def test_the_cards_say_what_is_predicted_what_was_tested_and_what_is_revealed(le
     assert revealed[1] == "ε = 2" and "replaced by somebody else’s" in revealed[2] and "e^ε = 7.39" in revealed[2]
     model = learned.model
     as_before = Learned(model, model.plan(1e6))
-    assert [card[0] for card in cards(as_before)] == ["Worth", "Revealed of one user"]  # there is nothing to test
-    assert "as before" in cards(as_before)[0][1] and "go on as logged" in cards(as_before)[0][2]
+    assert [card[0] for card in cards(as_before)] == ["Worth", "Revealed about one user"]  # there is nothing to test
+    assert "as before" in cards(as_before)[0][1] and "the logged one: keep it" in cards(as_before)[0][2]
 
 
 @pytest.mark.parametrize("width", [375, 1280])

@@ -20,8 +20,8 @@ def test_the_headline_of_a_learner_beside_itself_without_privacy(made_up):
 @pytest.mark.parametrize(
     ("runs", "words"),
     [
-        (lambda m: [m.learner(half=1e12)], "Nobody learned on lock: after 100\u202f000 users no learner is better than"),
-        (lambda m: [m.learner(segments=(Segment(100_000, 0.0, 0.0),))], "Nobody learned on lock"),
+        (lambda m: [m.learner(half=1e12)], "No agent learned on lock: after 100\u202f000 users no learner is better than"),
+        (lambda m: [m.learner(segments=(Segment(100_000, 0.0, 0.0),))], "No agent learned on lock"),
         (lambda m: [m.learner(half=1e12, seed=i) for i in range(3)], "no learner is significantly better than uniform play"),
         (lambda m: [m.learner(kind="none")], "Without privacy, ucrl-vtr lost"),
         (lambda m: [m.learner(exact=False)], "At ε = 1, ucrl-vtr earned"),
@@ -39,7 +39,7 @@ def test_headlines_say_what_happened(made_up, runs, words):
 def test_nobody_is_named_where_nobody_learned(made_up):
     study = study_of_runs([made_up.learner(seed=i, half=1e12, agent=agent) for i in range(3) for agent in ("a", "b")])
     assert "lost least" not in headline(study) and "the best" not in headline(study)
-    assert nobody_learned(study) == ["lock: nobody learned; no learner is significantly better than uniform play"]
+    assert nobody_learned(study) == ["lock: no agent learned: none is significantly better than uniform play"]
     assert nobody_learned(study_of_runs(made_up.study())) == []
 
 

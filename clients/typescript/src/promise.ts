@@ -30,10 +30,10 @@ export function checkPromise(manifest: Manifest, accepts: Accepts): void {
     );
   }
   if (trust === "local" && promise.trust !== "local") {
-    throw new PromiseBroken("the run wants raw data, and this person gives them to nobody");
+    throw new PromiseBroken("the run asks for raw data, and this person accepts local privacy only");
   }
   if (manifest.simulation !== false && !simulation) {
-    throw new PromiseBroken("the run is a simulation: its noise can be subtracted by whoever knows the seed");
+    throw new PromiseBroken("the run is a simulation: somebody who knows the seed can subtract its noise");
   }
 }
 

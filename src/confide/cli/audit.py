@@ -136,7 +136,7 @@ def _verdict(result: "Audit", replayed: "Replay | None", usual: int) -> str:
     if result.refuted or (replayed is not None and replayed.refuted):
         return "REFUTED: the guarantee does not hold"
     if replayed is not None and replayed.undecided:
-        return "NOT DECIDED: part of what leaves could not be compared"
+        return "NOT DECIDED: part of the output could not be compared"
     shares = {"epsilon": result.sharpness}
     if result.mu and result.mu_lower is not None:
         shares["mu"] = result.mu_lower / result.mu

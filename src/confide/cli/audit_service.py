@@ -13,28 +13,28 @@ ApiKey = Annotated[
     str | None,
     typer.Option(
         envvar="CONFIDE_API_KEY",
-        help="Of a service: an API key of the role device; with that of an admin people are counted, too, and more is tried.",
+        help="For a service: an API key of the role device, or of the role admin, which allows more attacks.",
         show_default=False,
     ),
 ]
 SigningKey = Annotated[
     str | None,
-    typer.Option(help="Of a service: the run's signing key, known by another way.", show_default="the manifest's own"),
+    typer.Option(
+        help="For a service: the run's signing key, obtained through another channel.", show_default="the manifest's own"
+    ),
 ]
 Seen = Annotated[
     Path | None,
     typer.Option(
-        help="Of a service: a file of what was seen. Audit, restart the service, audit again: the same bytes must be there.",
+        help="For a service: a file of what the audit saw. A second audit, after a restart of the service, compares with it.",
         show_default=False,
     ),
 ]
-Reports = Annotated[
-    int, typer.Option(help="Of a service: how many invented people may be counted in the run, at most.", min=0, max=100_000)
-]
+Reports = Annotated[int, typer.Option(help="For a service: the largest number of invented users in the run.", min=0, max=100_000)]
 RealRun = Annotated[
     bool,
     typer.Option(
-        "--real-run", help="Of a service: attack a run that is no simulation. Invented people take places of real ones."
+        "--real-run", help="For a service: attack a run that is not a simulation. Invented users take places of real ones."
     ),
 ]
 _ADDRESS = re.compile(r"(?P<url>https?://[^/?#]+(?:/[^/?#]+)*?)(?:/v1)?/runs/(?P<run>[^/?#]+)/?")
@@ -100,5 +100,5 @@ def _read(path: Path | None, address: str) -> dict[str, str] | None:
         if found["address"] == address:
             return {str(name): str(value) for name, value in found["seen"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InvalidParameter(f"{path} is no file of an audit") from None
+        raise InvalidParameter(f"{path} is not a file of an audit") from None
     raise InvalidParameter(f"{path} is of another run")

@@ -60,7 +60,7 @@ def explained(
     if options["target"] is None:
         use, why = (
             "counts-and-sums",
-            "without --target the question is what the policy that made the log is worth, in every state",
+            "without --target the logged policy is evaluated, in every state",
         )
         return {"use": use, "why": why, **known, "methods": {use: _of_states(states)}}
     weights = read_policy(options["target"])
@@ -69,7 +69,7 @@ def explained(
     if not known["actions"]:
         use, why = (
             "none",
-            f"the log has no column {action!r}: what another policy would have earned cannot be told; name it with --action",
+            f"the log has no column {action!r}: the value of another policy cannot be estimated; name the column with --action",
         )
     elif not known["probabilities"]:
         use = "model"
@@ -87,8 +87,8 @@ def _columns(logs: Any) -> set[str]:
 
 def _rule(methods: dict[str, dict[str, Any]]) -> str:
     people = methods["model"].get("people")
-    enough = f"with fewer than about {people:,} people, or " if people else ""
-    return f"Use importance sampling instead {enough}if the states do not say all that matters for what follows"
+    enough = f"with fewer than about {people:,} users, or " if people else ""
+    return f"Use importance sampling instead {enough}if the next state depends on more than the recorded state and action"
 
 
 def _of_states(states: int) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _of_model(states: int, actions: int, mu: float | None, privacy: "Request") -
         "command": "confide learn LOG --out learned, then confide.offline.PrivateModel.load('learned').value(policy)",
         "releases": f"{bound.size:,} noisy numbers, once: counts of transitions, row totals, sums of rewards, first states",
         "numbers": bound.size,
-        "assumes": "what follows depends on the state and the action alone",
+        "assumes": "the next state and the reward depend only on the recorded state and action",
     }
     if mu is not None:
         std = bound.sensitivity(Relation(privacy.relation)) / mu
@@ -123,11 +123,11 @@ def _of_weights(weights: "npt.NDArray[np.float64]", clip: float | None, mu: floa
     found: dict[str, Any] = {
         "command": "confide evaluate LOG --estimator importance-sampling --target POLICY",
         "releases": "a weighted mean return, and second moments for its interval; again for every policy",
-        "assumes": "actions were taken with the stated probabilities; the interval covers what the clip takes off",
+        "assumes": "actions were taken with the stated probabilities; the interval covers what clipping removes",
     }
     if mu is not None:
         std = asked.clip * bound.sensitivity(Relation(privacy.relation)) / (mu * math.sqrt(1 - asked.interval_share))
-        found |= {"noise": f"standard deviation {std:.3g} / people, as a share of half the range of returns", "noise_std": std}
+        found |= {"noise": f"standard deviation {std:.3g} / users, as a share of half the range of returns", "noise_std": std}
     return found
 
 

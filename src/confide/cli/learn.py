@@ -31,21 +31,29 @@ _ROWS = 15  # of the table on a terminal
 Actions = Annotated[
     int | None, typer.Option(help="Number of actions; actions are numbered from 0.", min=1, show_default="as the log declares")
 ]
-Transitions = Annotated[int, typer.Option(help="Transitions counted per user; noise grows with the root of it.", min=1)]
+Transitions = Annotated[
+    int, typer.Option(help="Number of transitions counted per user; the noise grows with its square root.", min=1)
+]
 Rewards = Annotated[
     Path | None,
-    typer.Option(help="Public rewards: .npy or .csv, one row per state, one column per action or one.", show_default="learned"),
+    typer.Option(
+        help="Public rewards: .npy or .csv, one row per state; one column, or one column per action.", show_default="learned"
+    ),
 ]
 RewardRange = Annotated[tuple[float, float], typer.Option(metavar="LOW HIGH", help="Range that learned rewards are clipped to.")]
 Terminal = Annotated[
     list[str] | None,
-    typer.Option(help="Public terminal state, which pays once, by number or label; repeat for several.", show_default=False),
+    typer.Option(
+        help="Public terminal state, by number or label: it pays its reward once, and nothing follows. "
+        "Can be given several times.",
+        show_default=False,
+    ),
 ]
 Ends = Annotated[
     bool | None,
     typer.Option(
         "--ends/--no-ends",
-        help="Whether nothing follows the last row of a trajectory with fewer than --max-steps rows.",
+        help="Whether a trajectory with fewer than --max-steps rows has ended with its last row.",
         show_default="if rewards are learned",
     ),
 ]
@@ -58,16 +66,19 @@ ReturnBound = Annotated[
     typer.Option(metavar="LOW HIGH", help="Range of returns; needed if the discount is 1.", show_default=False),
 ]
 Pessimism = Annotated[
-    float, typer.Option(help="Standard deviations by which what is unknown lowers a value; 0 takes the model as it is.", min=0)
+    float,
+    typer.Option(
+        help="Number of standard deviations by which uncertain values are lowered; 0 uses the estimates unchanged.", min=0
+    ),
 ]
 Holdout = Annotated[
     float | None,
     typer.Option(
-        help="Share of people that the policy is not learned from, but tested on, at no further cost to anybody.",
+        help="Share of users to hold out: the policy is learned from the others and tested on these, at no further privacy cost.",
         show_default="none",
     ),
 ]
-SplitKey = Annotated[str, typer.Option(help="Key of the hash of user ids that chooses the people held out.", show_default=False)]
+SplitKey = Annotated[str, typer.Option(help="Key of the hash of user ids that chooses the held-out users.", show_default=False)]
 
 
 def learn(
@@ -104,7 +115,7 @@ def learn(
     seed: Annotated[int | None, typer.Option(help="Seed of fast noise.", min=0, show_default=False)] = None,
     backend: Annotated[str, typer.Option(help="Where the log is read: local (processes), ray or dask.")] = "local",
     workers: Annotated[int | None, typer.Option(help="Number of processes that read the log.", min=1, show_default=False)] = None,
-    out: Annotated[Path | None, typer.Option(help="Save the model, the policy, the certificate and a report here.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Save model, policy, certificate and report to this folder.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn a policy from a log, with differential privacy for its users: release a model once, then plan in it."""

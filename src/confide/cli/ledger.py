@@ -23,8 +23,12 @@ def init(
     relation: Annotated[
         str, typer.Option(help="Neighbouring data sets: replace (one user is replaced) or null (one user contributes zero).")
     ] = "replace",
-    others_epsilon: Annotated[float, typer.Option(help="Of the total, set aside for noise that is not Gaussian.")] = 0.0,
-    others_delta: Annotated[float, typer.Option(help="Of the total, set aside for noise that is not Gaussian.")] = 0.0,
+    others_epsilon: Annotated[
+        float, typer.Option(help="Part of the total epsilon that is reserved for noise that is not Gaussian.")
+    ] = 0.0,
+    others_delta: Annotated[
+        float, typer.Option(help="Part of the total delta that is reserved for noise that is not Gaussian.")
+    ] = 0.0,
 ) -> None:
     """Create a ledger. The totals cannot be changed later, and an existing file is never overwritten."""
     from confide.privacy.ledger import Ledger
@@ -50,7 +54,7 @@ def show(path: File, as_json: Annotated[bool, typer.Option("--json", help="Print
     spent, times = account.spent, "1 spend" if len(spends) == 1 else f"{len(spends)} spends"
     parts = f"mu={spent.mu:.6g} of Gaussian noise and (epsilon={spent.epsilon:.6g}, delta={spent.delta:.6g}) of other noise"
     split = (
-        " Parts of one split are of different people: of these the largest loss counts, not the sum."
+        " The parts of one split contain different users: the largest of their losses counts, not the sum."
         if any(spend.part for spend in spends)
         else ""
     )
@@ -59,14 +63,16 @@ def show(path: File, as_json: Annotated[bool, typer.Option("--json", help="Print
 
 
 NOMINAL = (
-    "The total is what is guaranteed, for all releases together, however each was chosen. What was spent is nominal: it would be a "
-    "guarantee only if the spends had been fixed before the first release, and the decision to stop with them."
+    "The total is the guarantee for all releases together, also if they were chosen adaptively. The amount spent is nominal: it would be a "
+    "guarantee only if all releases, and when to stop, had been fixed before the first one."
 )
 
 
 def _total(account: "Account") -> str:
     total = account.total
-    aside = f", of it (epsilon={total.others_epsilon:g}, delta={total.others_delta:g}) set aside for noise that is not Gaussian"
+    aside = (
+        f", of which (epsilon={total.others_epsilon:g}, delta={total.others_delta:g}) is reserved for noise that is not Gaussian"
+    )
     set_aside = total.others_epsilon > 0 or total.others_delta > 0
     return f"epsilon={total.epsilon:g} at delta={total.delta:g}, relation {total.relation}" + (aside if set_aside else "")
 
@@ -127,7 +133,10 @@ def _parameters(spend: "Spend") -> dict[str, float]:
     return asdict(spend.loss)
 
 
-_PARTS = {"learn": "the learning part, whom the policy is learned from", "test": "the test part, held out, whom it is tested on"}
+_PARTS = {
+    "learn": "the learning part: the policy is learned from these users",
+    "test": "the test part: held-out users, on whom it is tested",
+}
 
 
 def _people(spend: "Spend") -> str:

@@ -71,7 +71,7 @@ def check(
 
 
 ImportUser = Annotated[str, typer.Option(help="Column of user ids. They are hashed with your key, and are not in the log.")]
-Stay = Annotated[str, typer.Option(help="Column of ids of stays; empty if each user has one trajectory.")]
+Stay = Annotated[str, typer.Option(help="Column of stay ids (a stay is a trajectory); empty if each user has one trajectory.")]
 Time = Annotated[str, typer.Option(help="Column of timestamps or numbers that order a stay; empty if rows are in order.")]
 TimeFormat = Annotated[
     str | None, typer.Option(help="Format of timestamps that are not ISO 8601, such as '%d/%m/%Y %H:%M'.", show_default=False)
@@ -85,35 +85,37 @@ Every = Annotated[
 ]
 StatesFile = Annotated[
     Path | None,
-    typer.Option(help="Labels of states, one per line: public, and shown with results. A value that is none of them is refused."),
+    typer.Option(help="Public labels of states, one per line, shown with results. Other values are refused."),
 ]
 StateClusters = Annotated[
     Path | None,
     typer.Option(
-        help="CSV of label,cluster without a header, public: states are the clusters, which makes a smaller table.",
+        help="Public CSV file with rows label,cluster and no header: states are the clusters, which gives a smaller table.",
         show_default=False,
     ),
 ]
-ActionsFile = Annotated[Path | None, typer.Option(help="Labels of actions, one per line: public, and shown with results.")]
+ActionsFile = Annotated[Path | None, typer.Option(help="Public labels of actions, one per line, shown with results.")]
 States = Annotated[int | None, typer.Option(help="Number of states, if they are whole numbers from 0.", min=1)]
 Actions = Annotated[int | None, typer.Option(help="Number of actions, if they are whole numbers from 0.", min=1)]
 FromData = Annotated[
     bool,
     typer.Option(
         "--labels-from-data",
-        help="Take labels from the data. The list tells which labels occur: it must not be published, and results show numbers.",
+        help="Take labels from the data. They reveal which labels occur and must not be published; results show numbers.",
     ),
 ]
-Unknown = Annotated[str, typer.Option(help="Values that are not declared: refuse, or missing.")]
-Rows = Annotated[str, typer.Option(help="Of several rows of one time, the value that counts: last or first.")]
-Rewards = Annotated[str, typer.Option(help="Of several rows of one time, the reward: sum, mean, last or first.")]
-Drop = Annotated[str, typer.Option(help="A step with a missing cell: drop its row, or the whole person, who contributes zero.")]
-FillReward = Annotated[float | None, typer.Option(help="Reward of steps where it is missing.", show_default=False)]
+Unknown = Annotated[str, typer.Option(help="How to treat values that are not declared: refuse or missing.")]
+Rows = Annotated[str, typer.Option(help="Which value to use if several rows have the same time: last or first.")]
+Rewards = Annotated[str, typer.Option(help="Reward if several rows have the same time: sum, mean, last or first.")]
+Drop = Annotated[
+    str, typer.Option(help="What to drop if a cell is missing: row, or person (all rows of the user, who contributes zero).")
+]
+FillReward = Annotated[float | None, typer.Option(help="Reward of steps whose reward is missing.", show_default=False)]
 Delimiter = Annotated[str, typer.Option(help="Character between the cells of a CSV file.")]
 KeyFile = Annotated[
     Path | None,
     typer.Option(
-        help="File with the key for user ids; made, readable by you only, if it is not there.",
+        help="File with the key for user ids. It is created, readable by you only, if it does not exist.",
         show_default="confide.key beside --out",
     ),
 ]
@@ -152,9 +154,9 @@ def import_(
     key: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a log of a raw table: encode, sort, remove duplicates, number the steps. Charges nothing.
+    """Convert a raw table into a log: encode, sort, remove duplicates, number the steps. Charges nothing.
 
-    User ids are used to put rows together and are hashed with your key: they never leave this command. What is printed is exact, so it is
+    User ids group the rows and are hashed with your key; the log does not contain them. The printed counts are exact, so they are
     NOT PRIVATE: for the data holder only.
     """
     from confide.logs import import_log
@@ -184,7 +186,7 @@ def import_(
         print_json(found.to_dict())
     else:
         typer.echo(str(found))
-        typer.echo(f"log: {found.path} (confide logs check looks at it, confide evaluate releases from it)")
+        typer.echo(f"log: {found.path} (next: confide logs check, then confide evaluate or confide learn)")
 
 
 def _states(number: int | None, file: Path | None, clusters: Path | None) -> Any:

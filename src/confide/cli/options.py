@@ -22,7 +22,7 @@ Trust = Annotated[
 Dropouts = Annotated[
     float | None,
     typer.Option(
-        help="Share of the devices of a batch that may stay away, under distributed trust: the guarantee holds without their noise.",
+        help="Under distributed trust: share of the devices of a batch that may drop out. The guarantee holds without their noise.",
         show_default="0.1",
     ),
 ]
@@ -34,8 +34,8 @@ Horizon = Annotated[
 Rewards = Annotated[
     str | None,
     typer.Option(
-        help="Of gym:ID with a table: learned, or public: the mean rewards of each state and action are known, which tells something of "
-        "the dynamics.",
+        help="For gym:ID with a table: learned, or public (the mean rewards of each state and action are known, which reveals something "
+        "about the dynamics).",
         show_default="learned",
     ),
 ]
@@ -43,7 +43,7 @@ RewardRange = Annotated[
     tuple[float, float] | None,
     typer.Option(
         metavar="LOW HIGH",
-        help="Range of rewards of gym:ID, public, mapped to [0, 1]; needed without a table.",
+        help="Public range of the rewards of gym:ID, which is mapped to [0, 1]; required if the environment has no table.",
         show_default=False,
     ),
 ]
@@ -99,7 +99,7 @@ def privacy_of(epsilon: float | None, delta: float | None, trust: str | None, dr
     if dropouts is None:
         return kinds[trust or "joint"](epsilon, delta)
     if trust != "distributed":
-        raise InvalidParameter("--dropouts is for --trust distributed: under other trust models nobody's noise is missing")
+        raise InvalidParameter("--dropouts is for --trust distributed: under other trust models no noise is missing")
     return DistributedDP(epsilon, delta, dropouts=dropouts)
 
 

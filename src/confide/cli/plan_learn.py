@@ -1,4 +1,4 @@
-"""confide plan learn: how many people a log needs until what is learned beats what was done."""
+"""confide plan learn: how many users a log needs until the learned policy improves on the logged one."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,38 +17,40 @@ _TIMES = (0.5, 1.0, 2.0)  # the epsilon that is asked for
 def learn(
     on: Annotated[
         str | None,
-        typer.Option(help="Public stand-in: a table from `confide list`, or the file of a saved problem.", show_default=False),
+        typer.Option(
+            help="Public problem similar to yours: a table from `confide list`, or a saved problem.", show_default=False
+        ),
     ] = None,
     states: Annotated[
         int | None,
-        typer.Option(help="Without --on: the stand-in is a random table with so many states.", min=2, show_default=False),
+        typer.Option(help="Without --on: number of states of a random table.", min=2, show_default=False),
     ] = None,
-    actions: Annotated[int | None, typer.Option(help="Actions of the random table.", min=2, show_default=False)] = None,
-    successors: Annotated[int, typer.Option(help="States that can follow each state and action of the random table.", min=1)] = 3,
+    actions: Annotated[int | None, typer.Option(help="Number of actions of the random table.", min=2, show_default=False)] = None,
+    successors: Annotated[int, typer.Option(help="Successors of each state and action of the random table.", min=1)] = 3,
     epsilon: Epsilon = None,
     delta: Delta = None,
     discount: Discount = 0.95,
-    transitions: Annotated[int, typer.Option(help="Transitions counted per user.", min=1)] = 20,
+    transitions: Annotated[int, typer.Option(help="Number of transitions counted per user.", min=1)] = 20,
     steps: Annotated[
-        int | None, typer.Option(help="Steps of a trajectory.", min=2, show_default="21, or those of a saved problem")
+        int | None, typer.Option(help="Number of steps of a trajectory.", min=2, show_default="21, or those of a saved problem")
     ] = None,
     known_rewards: Annotated[bool, typer.Option("--known-rewards/--learned-rewards", help="Whether rewards are public.")] = True,
     usual: Annotated[
         float | None,
-        typer.Option(help="Share of the time that one action is taken in each state, by habit.", show_default="all alike"),
+        typer.Option(help="Probability of the usual action of each state under the logged policy.", show_default="all alike"),
     ] = None,
-    pessimism: Annotated[float, typer.Option(help="As of `confide learn`.", min=0)] = 1.0,
+    pessimism: Annotated[float, typer.Option(help="As for `confide learn`.", min=0)] = 1.0,
     score: Annotated[
-        float, typer.Option(help="Share of the way from what was done to the best policy that counts as better.")
+        float, typer.Option(help="Required improvement, as a share of the gap between the logged and the best policy.")
     ] = 0.1,
     runs: Annotated[
-        int, typer.Option(help="Rehearsals for each number of people; half of them must succeed.", min=1, max=10_000)
+        int, typer.Option(help="Simulations for each number of users; half of them must succeed.", min=1, max=10_000)
     ] = 40,
     relation: Relation = "replace",
-    problem_seed: Annotated[int, typer.Option(help="Instance of the stand-in.", min=0)] = 0,
+    problem_seed: Annotated[int, typer.Option(help="Seed that generates the instance of the problem.", min=0)] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Predict how many people `confide learn` needs to beat what was done, for several epsilons. No data are read."""
+    """Predict how many users `confide learn` needs to improve on the logged policy, for several epsilons. No data are read."""
     from confide.errors import InvalidParameter
     from confide.offline.people_needed import people_needed, rehearsal
 
@@ -68,7 +70,7 @@ def learn(
     assumed = f"the log is like {world.name if on else 'a random table'}: {sizes}"
     if not on:
         assumed += (
-            ". In a table with another structure it may be many times more, or fewer: use --on if you know one that is like yours"
+            ". In a table with another structure the number may be many times larger or smaller: use --on with a table like yours"
         )
     if as_json:
         print_json({"people": rows, "score": score, "assumed": assumed, "delta": privacy.delta})
@@ -77,7 +79,7 @@ def learn(
 
 
 def _world(on: str | None, sizes: tuple[int | None, int | None, int], seed: int, steps: int | None) -> "TabularMDP":
-    """The stand-in: a table by name, of a file, or a random one of these states, actions and successors."""
+    """The public problem: a table by name, of a file, or a random one of these states, actions and successors."""
     from confide.errors import InvalidParameter
     from confide.problems import TabularMDP, garnet
     from confide.problems.catalogue import PROBLEMS, make
@@ -85,7 +87,7 @@ def _world(on: str | None, sizes: tuple[int | None, int | None, int], seed: int,
     states, actions, successors = sizes
     if on is None:
         if states is None or actions is None:
-            raise InvalidParameter("give --on, a table that is like yours, or --states and --actions")
+            raise InvalidParameter("give --on, a table similar to yours, or --states and --actions")
         few = min(successors, states)
         return garnet(
             states=states, actions=actions, branches=few, rewarded=max(1, states // 10), horizon=steps or _STEPS, seed=seed
@@ -94,7 +96,7 @@ def _world(on: str | None, sizes: tuple[int | None, int | None, int], seed: int,
         raise InvalidParameter("--on has its own states and actions: omit --states and --actions")
     world = make(on, seed=seed, horizon=steps or (_STEPS if on in PROBLEMS else None))
     if not isinstance(world, TabularMDP):
-        raise InvalidParameter(f"{on} is no table: choose riverswim, garnet or another one from `confide list`")
+        raise InvalidParameter(f"{on} is not a table: choose riverswim, garnet or another one from `confide list`")
     return world
 
 
@@ -130,7 +132,7 @@ def _print(rows: list[dict[str, Any]], epsilon: float, score: float, assumed: st
     from rich.text import Text
 
     console = Console()
-    title = f"People needed until what is learned is {100 * score:g} % of the way from what was done to the best policy:"
+    title = f"Users needed until the learned policy closes {100 * score:g} % of the gap between the logged and the best policy:"
     console.print(Text(title, style="bold"))
     table = Table(box=box.SIMPLE, pad_edge=False)
     for head in ("epsilon", "people"):
@@ -138,5 +140,5 @@ def _print(rows: list[dict[str, Any]], epsilon: float, score: float, assumed: st
     for row in rows:
         table.add_row(f"{row['epsilon']:g}", f"{row['people']:,}", style="bold" if row["epsilon"] == epsilon else None)
     console.print(table)
-    console.print(Text(f"assumed: {assumed}. With --holdout, so many are needed in the part that learns."))
+    console.print(Text(f"assumed: {assumed}. With --holdout, this many are needed in the part that the policy is learned from."))
     console.print(Text("No data were read, and no budget was spent."))

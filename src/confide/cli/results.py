@@ -25,7 +25,9 @@ def show(
     folder: Annotated[
         Path, typer.Argument(help="A folder written by `confide run --out` or `confide compare`, or one run in it.")
     ],
-    questions: Annotated[bool, typer.Option("--questions", help="Print what users were asked, by learners that ask.")] = False,
+    questions: Annotated[
+        bool, typer.Option("--questions", help="Print the questions that users were asked (questions-vi only).")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the results in a folder."""
@@ -84,7 +86,7 @@ def print_questions(runs: "list[Run]", as_json: bool) -> None:
                 typer.echo(f"- {question.asked}")
                 typer.echo(f"  {question.said}; expected to remove {question.removes:.2%} of what is uncertain about values")
     if not any(one.questions for one in runs):
-        typer.echo("nobody was asked a question: only questions-vi asks")
+        typer.echo("no user was asked a question: only questions-vi asks questions")
 
 
 def print_comparison(made: "Comparison", folder: Path | None, as_json: bool) -> None:

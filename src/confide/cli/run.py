@@ -154,6 +154,6 @@ def _check(specs: "list[RunSpec]", world: Any, seed: int) -> None:
             raise (type(error)(f"{spec.title}: {error}") if len(specs) > 1 else error) from None
         if schedule is not None and schedule.leaves == 1:  # allowed, and pointless
             late = (
-                f"the first release comes after all {spec.episodes:,} users, so that nobody benefits from it; change --schedule"
+                f"the first release comes after all {spec.episodes:,} users, so that no user benefits from it; change --schedule"
             )
             typer.echo(f"warning: {spec.title}: {late}", err=True)

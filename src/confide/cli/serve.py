@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Folder = Annotated[
     Path | None,
     typer.Option(
-        help="Folder of the service: database, keys and marks. It is made at the first start.", show_default="NAME-service"
+        help="Folder of the service: database, keys and marks. It is created at the first start.", show_default="NAME-service"
     ),
 ]
 Keys = Annotated[
@@ -24,7 +24,7 @@ Marks = Annotated[
     Path | None,
     typer.Option(
         "--marks",
-        help="Folder of the rollback marks: best on another disk than the database and its backups.",
+        help="Folder of the marks, which record the newest release shown; preferably on another disk than the database and its backups.",
         show_default=False,
     ),
 ]
@@ -42,9 +42,9 @@ Database = Annotated[
 
 def serve(
     runs: Annotated[list[Path] | None, typer.Argument(help="Files of runs (TOML).", show_default=False)] = None,
-    demo: Annotated[bool, typer.Option("--demo", help="Serve a demonstration with a simulated crowd.")] = False,
-    port: Annotated[int, typer.Option(help="Port of HTTP.", min=1, max=65535)] = 8080,
-    host: Annotated[str, typer.Option(help="Address to listen at. Put a proxy with TLS before it.")] = "127.0.0.1",
+    demo: Annotated[bool, typer.Option("--demo", help="Serve a demonstration with simulated users.")] = False,
+    port: Annotated[int, typer.Option(help="HTTP port.", min=1, max=65535)] = 8080,
+    host: Annotated[str, typer.Option(help="Address to listen on. Put a proxy with TLS in front of it.")] = "127.0.0.1",
     metrics_port: Annotated[
         int | None, typer.Option(help="Port of metrics for Prometheus, for operators only.", show_default="no metrics")
     ] = None,
@@ -56,11 +56,14 @@ def serve(
     marks: Marks = None,
     database: Database = None,
     origin: Annotated[
-        list[str] | None, typer.Option(help="A web page's origin that may call the service from a browser.", show_default=False)
+        list[str] | None, typer.Option(help="Origin of a web page that may call the service from a browser.", show_default=False)
     ] = None,
 ) -> None:
     """Serve runs: users report, the service learns, and everybody can read signed releases."""
+    from confide._extras import need
     from confide.errors import InvalidParameter
+
+    need("service", "confide serve")
     from confide.service.folder import ServiceFolder
     from confide.service.server import Listening
     from confide.service.setup import DEMO, folder_of, open_service

@@ -1,4 +1,4 @@
-"""confide service: set up and look after the folder of a service."""
+"""confide service: set up and maintain the folder of a service."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from confide.service.folder import ServiceFolder
     from confide.service.verification import Found
 
-app = typer.Typer(name="service", help="Set up and look after a service.", no_args_is_help=True)
+app = typer.Typer(name="service", help="Set up and maintain a service.", no_args_is_help=True)
 
 Place = Annotated[Path, typer.Argument(help="Folder of the service.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")]
@@ -20,7 +20,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of line
 
 @app.command()
 def init(folder: Place, keys: Keys = None, marks: Marks = None, database: Database = None) -> None:
-    """Make a service without runs: its database and its keys. Nothing that exists is replaced."""
+    """Create a service without runs: its database and its keys. Existing files are not replaced."""
     made = _folder(folder, keys, marks, database)
     made.init()
     typer.echo(f"made {folder}: a database, and keys in {made.keys.folder}")
@@ -31,13 +31,13 @@ def init(folder: Place, keys: Keys = None, marks: Marks = None, database: Databa
 def api_keys(
     folder: Place,
     new: Annotated[
-        str | None, typer.Option(help="Make an API key for a role: device, operator, admin or auditor.", show_default=False)
+        str | None, typer.Option(help="Create an API key for a role: device, operator, admin or auditor.", show_default=False)
     ] = None,
     label: Annotated[str, typer.Option(help="What the new key is for.")] = "",
     revoke: Annotated[str | None, typer.Option(help="Revoke the API key of this id.", show_default=False)] = None,
     keys: Keys = None,
 ) -> None:
-    """List API keys and signing keys, make an API key, or revoke one. A service that runs notices within seconds."""
+    """List API keys and signing keys, create an API key, or revoke one. A running service notices within seconds."""
     from confide.service.access import new_api_key, revoke_api_key
 
     store = _folder(folder, keys, None).store()
@@ -58,7 +58,7 @@ def api_keys(
 
 @app.command()
 def backup(folder: Place, out: Annotated[Path, typer.Argument(help="A new file.", show_default=False)]) -> None:
-    """Copy the database while the service runs. PRIVATE: it has the exact sum of the open batch."""
+    """Copy the database while the service runs. PRIVATE: the copy contains the exact sum of the open batch."""
     from datetime import UTC, datetime
 
     from confide.errors import ConfideError, InvalidParameter
@@ -87,7 +87,7 @@ def backup(folder: Place, out: Annotated[Path, typer.Argument(help="A new file."
 
 @app.command()
 def verify(folder: Place, as_json: AsJson = False, keys: Keys = None, marks: Marks = None) -> None:
-    """Check signatures, chains, certificates, marks, and that everybody was counted once. Exits with 1 if something does not hold."""
+    """Check signatures, chains, certificates, marks, and that every person was counted once. The exit code is 1 if a check fails."""
     from confide.service.verification import verify_store
 
     place = _folder(folder, keys, marks)
@@ -118,7 +118,8 @@ def check(
     url: Annotated[str, typer.Argument(help="Address of the service, such as https://learn.example.org.", show_default=False)],
     run: Annotated[str, typer.Argument(help="Name of the run.", show_default=False)],
     key: Annotated[
-        str | None, typer.Option(help="The run's signing key, known by another way.", show_default="the manifest's own")
+        str | None,
+        typer.Option(help="The run's signing key, obtained through another channel.", show_default="the manifest's own"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -140,7 +141,7 @@ def _say(found: "list[Found]", as_json: bool) -> None:
 
 @app.command()
 def status(folder: Place, as_json: AsJson = False) -> None:
-    """The runs of a service. For operators: in a run with deadlines these numbers are PRIVATE."""
+    """Show the runs of a service. For operators: in a run with deadlines these numbers are PRIVATE."""
     store = _folder(folder, None, None).store()
     try:
         rows = [row for name in store.runs() if (row := store.run(name)) is not None]

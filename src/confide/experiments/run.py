@@ -41,7 +41,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """What happened. Regret is exact cumulative pseudo-regret: sum over users of (optimal value - value of their policy)."""
+    """The result of a run. Regret is the exact cumulative pseudo-regret: sum over users of (optimal value - value of their policy)."""
 
     agent: str
     problem: str
@@ -85,7 +85,7 @@ class Run:
 
     @property
     def mean_return(self) -> Array:
-        """What the users since the checkpoint before got on average, where the problem's values are unknown. No guarantee covers it."""
+        """The average return of the users since the previous checkpoint, if the problem's values are unknown. No guarantee covers it."""
         return self.curve("mean_return", self.checkpoints)
 
     @property
@@ -125,14 +125,14 @@ class Run:
         return values
 
     def episodes_to(self, fraction: float = 0.9) -> int | None:
-        """After how many users policies are, lastingly, `fraction` of the way from uniform to optimal: see `metrics.episodes_to`."""
+        """The number of users after which policies stay at `fraction` of the way from uniform to optimal: see `metrics.episodes_to`."""
         return metrics.episodes_to(self, fraction)
 
     def save(self, folder: str | Path) -> None:
-        """Into a folder of JSON and CSV that opens anywhere: what was released and what follows from it, and no saved state.
+        """Write the result to a folder of JSON and CSV files: releases and what is computed from them, without saved state.
 
-        Where the problem's values are unknown it holds mean returns, too: exact averages over users, which no promise covers. The folder
-        holds the whole result, or no `run.json`.
+        Where the problem's values are unknown it also contains mean returns: exact averages over users, which no guarantee covers. The
+        folder contains the whole result, or no `run.json`.
         """
         where = Path(arguments.path("folder", folder))
         facts = {"format": _FORMAT, **{key: getattr(self, key) for key in _FACTS}, "segments": [asdict(s) for s in self.segments]}

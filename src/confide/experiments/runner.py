@@ -41,18 +41,19 @@ def run(
     counts: bool | None = None,
     audited: "Replay | None" = None,
 ) -> Run:
-    """Let the agent serve `episodes` users of the problem.
+    """Run an agent on a problem: it serves `episodes` users, one after the other or in batches.
 
-    One `SeedSequence` seeds the world, the agent and the (fast) noise. With a `state` file the run can be killed at any moment and taken up
-    again by the same call, bit by bit the same; the file is PRIVATE, and `state.remove()` is for when the result is saved. Ctrl-C stops
-    between two batches of users, and returns what is done. A Gymnasium environment is played step by step through `features` and `horizon`.
+    One `SeedSequence` seeds the world, the agent and the (fast) noise. With a `state` file the run can be killed at any moment and
+    resumed by the same call, with bit-identical results; the file is PRIVATE, call `state.remove()` when the result is saved. Ctrl-C
+    stops between two batches of users, and returns the result so far. A Gymnasium environment is played step by step through
+    `features` and `horizon`.
 
-    `counts=True` simulates whole batches by their exact transition counts, which is fast, and which the certificate says; `counts=False`
-    goes user by user: trajectories, or under `LocalDP` and `DistributedDP` one client and one message each. None counts where it can, but
-    goes through real clients and messages under these two with at most 10 000 episodes; where nothing can be counted (linear systems), the
-    messages of more devices are drawn as their sum. All ways have the same law, except that devices draw which of a round's policies they
-    follow, where crowds are served in equal shares, and that the noise of codebook messages is summed as Gaussian noise of the same
-    variance. No device stays away.
+    `counts=True` simulates whole batches by their exact transition counts, which is fast; the certificate says so. `counts=False`
+    simulates user by user: trajectories, or under `LocalDP` and `DistributedDP` one client and one message each. The default, None,
+    uses counts if possible, but real clients and messages under these two with at most 10 000 episodes. Where transitions cannot be
+    counted (linear systems), the messages of more devices are drawn as their sum. All three give the same distribution, with two
+    exceptions: devices draw which of a round's policies they follow, where counts use equal shares; and the noise of codebook messages
+    is summed as Gaussian noise of the same variance. No device drops out.
 
     The certificate of an agent whose class is not part of confide says that its code is on trust; `audited` is a replay of it
     (`confide.audit.replay`), which the certificate then quotes.

@@ -111,12 +111,12 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sweep:
-    """Every agent on every problem under every promise with every seed.
+    """Every agent on every problem under every privacy request with every seed.
 
     Agents are names, package.module:Class, or tables with the key `agent` and options of the agent; problems are names, files of saved
     problems, or tables with the key `problem` and `seed`, `horizon`, or of an environment (gym:ID) `rewards` and `reward_range`.
-    `no_privacy` adds the same agents without noise. Agents that make no promise (uniform, oracle) run once. `seeds` is how many, from 0
-    on, or which.
+    `no_privacy` adds the same agents without noise. Reference agents (uniform, oracle) run once. `seeds` is a number of seeds, starting
+    at 0, or a list of seeds.
     """
 
     agents: Sequence[str | Mapping[str, Any]]
@@ -171,7 +171,7 @@ class Sweep:
         return tuple(range(whole("seeds", self.seeds, at_least=1, at_most=SEEDS)))
 
     def cells(self) -> Iterator[Cell]:
-        """Problems outside, so that what belongs together is done together."""
+        """All cells, grouped by problem."""
         for problem in self._problems:
             for agent in self._agents:
                 promises = self.promises if takes_privacy(agent.agent) else (NoPrivacy(),)

@@ -51,7 +51,7 @@ def tidy(name: str, results: Iterable[tuple[str, dict[str, Any]]]) -> "pyarrow.T
 
 
 def groups_of_table(table: "pyarrow.Table") -> list[Group]:
-    """What came out, in the order of the sweep; the same seeds of the same problem are the same users."""
+    """The results, one group of seeds each, in the order of the sweep. The same seed of the same problem means the same users."""
     curves = ("regret", "value", "mean_return")
     columns = {name: table.column(name).to_pylist() for name in COLUMNS if name not in curves}
     arrays = {name: np.array(table.column(name).to_numpy(zero_copy_only=False), float) for name in curves}
@@ -64,7 +64,7 @@ def groups_of_table(table: "pyarrow.Table") -> list[Group]:
 
 
 def failures_of(table: "pyarrow.Table") -> list[dict[str, Any]]:
-    """What did not run: its cell, its error, and the command that shows it again."""
+    """The runs that failed: cell, error, and a command that reproduces the failure."""
     import pyarrow.compute as pc
 
     shown = ("problem", "agent", "trust", "epsilon", "seed", "error", "command")

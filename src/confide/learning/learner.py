@@ -370,7 +370,7 @@ class Learner:
         """
         server = self._messages()
         if isinstance(server, DistributedPrivatizer):
-            raise PrivacyError("under DistributedDP nobody sees anything of a message but the sum of its batch")
+            raise PrivacyError("under DistributedDP only the sum of a batch is seen, and no single message")
         self.current_round()
         received = message if isinstance(message, Message) else Message.from_bytes(message)
         return np.rint(server.decoded(received) / self.grid).astype(np.int64)

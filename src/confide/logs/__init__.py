@@ -1,4 +1,4 @@
-"""Logged trajectories: opened, checked and added up user by user, in bounded memory."""
+"""Logged trajectories: opened, checked and summed user by user, in bounded memory."""
 
 from confide.logs.check import Check
 from confide.logs.columns import Caps, Columns

@@ -116,7 +116,9 @@ def _check_reading(every: str | None, time: str | None, delimiter: str, time_for
                 f"time_format must be a format of dates, such as %d/%m/%Y %H:%M, got {arguments.shown(time_format)}"
             )
     if progress is not None and not callable(progress):
-        raise InvalidParameter(f"progress must be a function of what is done, how much and in all, got {type(progress).__name__}")
+        raise InvalidParameter(
+            f"progress must be a function of three arguments (task, done, total), got {type(progress).__name__}"
+        )
 
 
 def _check_sources(source: Any, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""The loops over logged trajectories for improvement bounds: gains over what was done, and returns."""
+"""The loops over logged trajectories for improvement bounds: gains over the logged policy, and returns."""
 
 from typing import Any
 

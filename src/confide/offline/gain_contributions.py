@@ -88,7 +88,7 @@ class Moments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gains:
-    """How much more a mixture of the policy with what was done would have earned: D = sum_t discount^t r_t (min(rho_t, clip) - 1).
+    """How much more a mixture of the policy with the logged one would have earned: D = sum_t discount^t r_t (min(rho_t, clip) - 1).
 
     rho_t is the product up to step t of 1 - share + share target(a | s) / p, p the logged probability of the action; 1 where the policy
     goes on as logged. Rewards are public or clipped, and not negative, so that -worth <= D <= (clip - 1) worth, worth = rest [-1] being the

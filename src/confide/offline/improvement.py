@@ -1,4 +1,4 @@
-"""Improvement bounds: that a policy is better than what was done, by at least so much, tested on people it was not learned from."""
+"""Improvement bounds: that a policy is better than the logged one by at least so much, tested on users who were held out."""
 
 import json
 import math
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _FORMAT = "confide-improvement/1"
 METHODS = ("auto", "weights", "model")
-COUNTS_SHARE = 0.9  # of the budget for counts; the rest is for returns of what was done
+COUNTS_SHARE = 0.9  # of the budget for counts; the rest is for returns of the logged policy
 _BASIS = {
     "weights": (
         "proved: clipping weights only lowers the mean gain, if the logged probabilities are those with which actions were taken and "
@@ -47,7 +47,7 @@ _BASIS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Improvement:
-    """PUBLIC: with confidence `level`, the value of the policy is at least `bound` above that of what was done.
+    """PUBLIC: with confidence `level`, the value of the policy is at least `bound` above that of the logged policy.
 
     Values are expected returns over the first `horizon` steps of a trajectory. `share`: the statement is about following the policy with
     this probability at each step, else going on as logged; 1: about the policy itself. `clip` of the weights (method "weights").
@@ -77,9 +77,9 @@ class Improvement:
         who = "the policy" if self.share == 1 else f"the policy, followed at {100 * self.share:.3g} % of the steps,"
         how = f"{self.users:,} people it was not learned from, method {self.method}"
         if not self.shown:
-            return f"not shown to be better than what was done (tested on {how})"
+            return f"not shown to be better than the logged policy (tested on {how})"
         return (
-            f"{who} is better than what was done by at least {self.bound:.3g} in the return of {self.horizon:,} steps, "
+            f"{who} is better than the logged policy by at least {self.bound:.3g} in the return of {self.horizon:,} steps, "
             f"with {100 * self.level:g} % confidence (tested on {how})"
         )
 
@@ -275,7 +275,7 @@ def _weights_test(model: "PrivateModel", question: _Question, target: Target) ->
         lower = lower_mean(float(total), float(squares) / BALANCE, std, std / BALANCE, users)
         return lower * mixture.clip * float(rest[-1]), answer.users
 
-    return [Share(bound, 1.0, "gains of a mixture of the policy with what was done, and their squares")], finish
+    return [Share(bound, 1.0, "gains of a mixture of the policy with the logged policy, and their squares")], finish
 
 
 def _model_test(model: "PrivateModel", question: _Question, target: Target) -> Any:
@@ -288,7 +288,7 @@ def _model_test(model: "PrivateModel", question: _Question, target: Target) -> A
     returns = Shortfalls(Moments(0.0, 1.0), table, high, float(low[-1]))
     shares = [
         Share(bound, COUNTS_SHARE, "root-weighted counts of transitions"),
-        Share(returns.bound, 1 - COUNTS_SHARE, "returns of what was done, and their squares"),
+        Share(returns.bound, 1 - COUNTS_SHARE, "returns of the logged policy, and their squares"),
     ]
 
     def finish(sums: LogSums) -> tuple[float, int]:

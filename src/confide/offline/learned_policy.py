@@ -1,4 +1,4 @@
-"""A policy that was planned in a released model: what to do, where that departs from what was done, and why. Public."""
+"""A policy that was planned in a released model: what to do, where that differs from the logged policy, and why. Public."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -86,7 +86,7 @@ class LearnedPolicy:
         return self.weights[None]
 
     def departures(self) -> list[Departure]:
-        """The states in which it departs from what was done, the largest gain times visits first."""
+        """The states in which it differs from the logged policy, the largest gain times visits first."""
         chance = ndtr(self.gains / np.maximum(self.gain_std, 1e-300))
         found = [
             Departure(

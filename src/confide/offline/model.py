@@ -147,10 +147,10 @@ class PrivateModel:
         progress: Progress | None = None,
         id: str | None = None,
     ) -> Improvement:
-        """By how much a policy is better than what was done, with 95 % confidence, from people that the model was not learned from.
+        """By how much a policy is better than the logged one, with 95 % confidence, from users who were held out.
 
         `holdout` is the other part of the log: learn, test = logs.split(0.5). It is released under `privacy`, by default that of the model;
-        a ledger charges the larger loss of the two parts. `method`: "weights" tests a mixture of the policy with what was done by clipped
+        a ledger charges the larger loss of the two parts. `method`: "weights" tests a mixture of the policy with the logged one by clipped
         importance weights, and needs the logged probabilities of actions and rewards that are not negative; "model" compares the lower
         value of the policy in a release of the held-out people with their mean return; "auto" takes the one that shows more in this model.
         """

@@ -1,4 +1,4 @@
-"""How many people a log needs until what is learned from it beats what was done: rehearsed on a public stand-in, without data."""
+"""How many users a log needs until the learned policy improves on the logged one: simulated on a public problem, without data."""
 
 import math
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ _STEP = 1.1  # people are told apart up to this factor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rehearsal:
-    """A public stand-in for a table, with behaviour [s, a], from which the expected counts of a person are known."""
+    """A public problem in place of the log, with the logged policy [s, a], from which the expected counts of a person are known."""
 
     made: ModelRelease
     world: FiniteProblem
@@ -56,11 +56,11 @@ class Rehearsal:
 
 
 def rehearsal(made: ModelRelease, world: FiniteProblem, behaviour: Array | None = None, *, seed: int = 0) -> Rehearsal:
-    """Of a finite problem whose first step's table is the stand-in; behaviour is uniform if None. Trajectories have its horizon."""
+    """Of a finite problem whose first step's table is used; the logged policy is uniform if None. Trajectories have its horizon."""
     kind("made", made, ModelRelease), kind("world", world, FiniteProblem)
     S, A = made.states, made.actions
     if (world.states, world.truth.rewards.shape[-1]) != (S, A):
-        raise InvalidParameter(f"the stand-in must have {S} states and {A} actions, got {world.states} states")
+        raise InvalidParameter(f"the public problem must have {S} states and {A} actions, got {world.states} states")
     shares = np.full((S, A), 1 / A) if behaviour is None else checked_policy("behaviour", array("behaviour", behaviour), S, A)
     policy = StochasticPolicy(np.repeat(shares[None], world.horizon, axis=0))
     terminal: Array = made.terminal  # type: ignore[assignment]
@@ -72,7 +72,7 @@ def rehearsal(made: ModelRelease, world: FiniteProblem, behaviour: Array | None 
     best = _best(world, made)
     values = _value(world, made, shares), _value(world, made, best)
     if not values[1] > values[0]:
-        raise InvalidParameter("in the stand-in nothing is better than the behaviour: there is nothing to learn")
+        raise InvalidParameter("in the public problem no policy is better than the logged one: there is nothing to learn")
     return Rehearsal(made, world, shares, np.asarray(total) / people, values)
 
 

@@ -22,8 +22,8 @@ _SERVES = {  # which ways of keeping data serve which request; a central guarant
 class Guarantee:
     """Everything released for `users` users, read together, loses at most `loss` about any one of them.
 
-    A guarantee whose loss exceeds its request cannot be made: printed constants that do not deliver their nominal epsilon are
-    refused with their true epsilon.
+    A guarantee whose loss exceeds its request cannot be made: printed constants whose true epsilon exceeds the nominal one
+    are refused, with an error that states the true epsilon.
     """
 
     loss: Loss
@@ -88,7 +88,7 @@ def billboard(guarantee: Guarantee) -> Guarantee:
 
     If everything that is published is private in the central sense, and each user's actions are a function of what is
     published and of that user's own data, then the actions of all OTHER users are private for every user, with the same
-    loss. A local or distributed guarantee holds against the server, too, and stays; no guarantee stays none.
+    loss. A local or distributed guarantee also holds against the server, and is returned unchanged; so is no guarantee.
     """
     kind("guarantee", guarantee, Guarantee)
     if guarantee.trust is not Trust.CENTRAL:

@@ -146,10 +146,10 @@ class Account:
 
 
 class Ledger:
-    """The budget in the file at `path`, which `Ledger.init` or `confide ledger init` has made.
+    """A privacy budget in the file at `path`, created by `Ledger.init` or `confide ledger init`.
 
     Every transaction opens the file anew: a ledger may be shared by threads and forked processes, holds no lock while a release
-    is being computed, and never writes to a file that was moved away. What it cannot know is that an older copy took its place.
+    is being computed, and never writes to a file that was moved away. It cannot detect that the file was replaced by an older copy.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -169,7 +169,7 @@ class Ledger:
         others_epsilon: float = 0.0,
         others_delta: float = 0.0,
     ) -> "Ledger":
-        """Make the file, whole or not at all, readable and writable for its owner only. What exists is not touched."""
+        """Create the file, whole or not at all, readable and writable for its owner only. An existing file is not changed."""
         path = arguments.path("path", path)
         total = Total(epsilon, delta, parse_relation(relation), others_epsilon, others_delta)
         try:
@@ -196,11 +196,11 @@ class Ledger:
     ) -> bytes:
         """Charge `loss`, then make the release and store it; under an id that has a stored release, return that one.
 
-        The charge is durable before `release` is called, and the release before it is returned. If `release` raises, or the
-        process dies, the spend stays charged; the same spend, retried under its id, goes on from there and pays nothing. Of two
-        that race under one id both get the bytes stored first: the other draw never leaves. Id, description and release are
-        public. `release` must publish nothing itself, and whether it fails must not depend on the private data. `part`: only the people
-        of this part of a split are in it, see the docstring of the module.
+        The charge is durable before `release` is called, and the release before it is returned. If `release` raises, or the process
+        dies, the spend stays charged; the same spend, retried under its id, resumes at no further cost. If two calls race under one
+        id, both return the bytes that were stored first, and the other release is discarded. Id, description and release are public.
+        `release` must publish nothing itself, and whether it fails must not depend on the private data. `part`: only the users of this
+        part of a split are in it; see the docstring of the module.
         """
         arguments.text("id", id, empty=False)
         arguments.text("what", what, empty=False)
@@ -223,7 +223,7 @@ class Ledger:
             return _account(db)
 
     def account_of(self, part: tuple[str, str] | None) -> Account:
-        """The same for the people of one part of a split: without what was spent on other parts of it."""
+        """The same for the users of one part of a split, without what was spent on its other parts."""
         with self._transaction() as db, self._rows():
             return _account(db, _named(part))
 

@@ -17,7 +17,7 @@ from confide.privacy.request import Request, requested
 
 @dataclass(frozen=True, slots=True)
 class GaussianDP:
-    """mu-Gaussian differential privacy: no harder to tell apart than N(0, 1) and N(mu, 1) [Dong22]."""
+    """mu-Gaussian differential privacy: neighbouring data sets are at least as hard to distinguish as N(0, 1) and N(mu, 1) [Dong22]."""
 
     mu: float
 
@@ -37,7 +37,7 @@ class GaussianDP:
 
 @dataclass(frozen=True, slots=True)
 class ApproxDP:
-    """(epsilon, delta)-differential privacy, nothing more being known of the mechanism."""
+    """(epsilon, delta)-differential privacy, for a mechanism of which no more is known than epsilon and delta."""
 
     epsilon: float
     delta: float

@@ -70,7 +70,7 @@ class JointDP(_Request):
 
 @dataclass(frozen=True, slots=True)
 class LocalDP(_Request):
-    """The data leave the user's device only after noise; there is no curator to trust. Knows `replace` only."""
+    """Noise is added on the user's device, so no curator has to be trusted. Requires the relation `replace`."""
 
     trust: ClassVar[Trust] = Trust.LOCAL
 
@@ -86,8 +86,9 @@ class LocalDP(_Request):
 class DistributedDP(_Request):
     """Each device adds a share of the noise, and only the sum over a batch of users is seen: there is no curator to trust with raw data.
 
-    `dropouts` is the largest share of a batch whose noise may be missing from the sum, because their devices stay away or work for the
-    server. A batch with more drop-outs is not opened; fewer give more privacy than requested. Needs delta > 0; knows `replace` only.
+    `dropouts` is the largest share of a batch whose noise may be missing from the sum, because their devices drop out or collude with
+    the server. A batch with more drop-outs is not opened; fewer give more privacy than requested. Requires delta > 0 and the relation
+    `replace`.
     """
 
     dropouts: float = 0.1

@@ -55,7 +55,7 @@ def decoded_sum(total: Array, users: int, channel: Channel) -> Array:
     if values.shape != (channel.bound.size,):
         raise InvalidParameter(f"total must have shape ({channel.bound.size},), got {values.shape}")
     if users == 0 and values.any():
-        raise InvalidParameter("total must be zero, if it is of nobody")
+        raise InvalidParameter("total must be zero for zero users")
     return values
 
 

@@ -189,7 +189,7 @@ class SampledProblem:
             given = math.nan
         if not self._map.low <= given <= self._map.high:
             raise InvalidParameter(
-                f"{self.name} gave a reward that is no number in reward_range=({self._map.low:g}, {self._map.high:g})"
+                f"{self.name} gave a reward that is not a number in reward_range=({self._map.low:g}, {self._map.high:g})"
             )
         return self._map.apply(given)
 

@@ -30,12 +30,12 @@ class Comparison:
 
     @property
     def groups(self) -> list[Group]:
-        """What came out, in the order of the sweep; the same seeds of the same problem are the same users."""
+        """The results, one group of seeds each, in the order of the sweep. The same seed of the same problem means the same users."""
         return groups_of_table(self.table)
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """What did not run: its cell, its error, and the command that shows it again."""
+        """The runs that failed: cell, error, and a command that reproduces the failure."""
         return failures_of(self.table)
 
     @property
@@ -47,7 +47,7 @@ class Comparison:
         return list(dict.fromkeys(self.table.column("agent").to_pylist()))
 
     def summary(self) -> list[dict[str, Any]]:
-        """A row per group: mean regret with its interval, against no privacy, how soon 90 % was reached."""
+        """One row per group: mean regret with its interval, its ratio to no privacy, and the number of users to 90 % of optimal."""
         return [row.plain() for row in self.study.rows]
 
     def plot(self, what: str = "regret", **options: Any) -> Any:
@@ -64,7 +64,7 @@ class Comparison:
         return write_study(self.study, path, command=command)
 
     def save(self, path: str | Path) -> Path:
-        """The table, as Parquet that opens anywhere."""
+        """Write the table as a Parquet file."""
         return write_table(self.table, path)
 
     @classmethod
@@ -86,8 +86,8 @@ def compare(
     """Run every cell of a sweep (or of a TOML file) that is not in the store yet, and put all of them into one table.
 
     The table does not depend on the backend, the number of workers, or on how often it was interrupted. A cell that fails is a row of the
-    table that says why, and is tried again the next time. `store` is a folder, by default `.confide-store` here; `again` computes what is
-    in it again. After an interruption only the cells that were running are lost.
+    table that says why, and is tried again the next time. `store` is a folder, by default `.confide-store` here; `again` recomputes what
+    is in it. After an interruption only the cells that were running are lost.
     """
     from confide.experiments.run_sweep import run_sweep
     from confide.experiments.sweep import Sweep

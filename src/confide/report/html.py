@@ -188,7 +188,7 @@ def _problem_card(study: Study, problem: str) -> Card:
             if study.seeds > 1
             else "no learner is better than uniform play"
         )
-        return Card(problem, None, None, "Nobody learned", said, None, [])
+        return Card(problem, None, None, "No agent learned", said, None, [])
     best, *others = study.ranking(problem, study.chosen)
     does = "lost least" if study.known(problem) else "earned most"
     under = f"{does if others else 'is the only learner'}, {study.chosen}"

@@ -1,4 +1,4 @@
-"""A learned policy as a report: what it is worth, what it does in each state, and where it departs from what was done."""
+"""A learned policy as a report: what it is worth, what it does in each state, and where it differs from the logged policy."""
 
 import base64
 import csv
@@ -51,14 +51,14 @@ class Learned:
         changed = int(policy.changed.sum())
         if not changed:
             return (
-                f"from {users:,} users, nothing that is surely better than what was done (worth {policy.behaviour_value:.3g}): "
-                "go on as logged, or use more users or a larger epsilon."
+                f"from {users:,} users, no policy that is reliably better than the logged policy (worth {policy.behaviour_value:.3g}): "
+                "keep the logged policy, or use more users or a larger epsilon."
             )
         where = "1 state" if changed == 1 else f"{changed:,} of {len(policy.choices):,} states"
         return (
             f"from {users:,} users, a policy worth {policy.value:.3g} instead of {policy.behaviour_value:.3g} "
             f"(standard deviation of the difference: {policy.improvement_std:.2g}), as the released model predicts. "
-            f"It departs from what was done in {where}."
+            f"It differs from the logged policy in {where}."
         )
 
     @cached_property
@@ -84,7 +84,7 @@ def words(learned: Learned) -> list[tuple[str, str]]:
     table = model.table
     rewards = "public" if table.rewards is not None else "learned"
     how = (
-        f"rewards are {rewards}; returns are discounted by {table.discount:g}; unknown values are lowered by {policy.pessimism:g} "
+        f"rewards are {rewards}; returns are discounted by {table.discount:g}; uncertain values are lowered by {policy.pessimism:g} "
         f"standard deviation{'' if policy.pessimism == 1 else 's'}. Values and gains are estimates from noisy counts, not bounds."
     )
     assumed = [] if model.certificate is None else model.certificate.document["assumptions"]
@@ -124,11 +124,11 @@ def cards(learned: Learned) -> list[tuple[str, str, str]]:
     """(heading, large, text): what was learned, whether it was shown to be better, and what is revealed of one user."""
     model, policy, found = learned.model, learned.policy, learned.improvement
     if policy.changed.any():
-        text = f"instead of {policy.behaviour_value:.3g} for what was done, as the released model predicts."
+        text = f"instead of {policy.behaviour_value:.3g} for the logged policy, as the released model predicts."
         made = [("Worth", f"{policy.value:.3g}", text)]
     else:
         made = [
-            ("Worth", f"{policy.behaviour_value:.3g}, as before", "Nothing is surely better than what was done: go on as logged.")
+            ("Worth", f"{policy.behaviour_value:.3g}, as before", "No policy is reliably better than the logged one: keep it.")
         ]
     if found is not None:
         level = f"at least +{found.bound:.3g}" if found.shown else "not shown"
@@ -139,7 +139,7 @@ def cards(learned: Learned) -> list[tuple[str, str, str]]:
             (
                 "Better",
                 "not tested",
-                "A prediction, not tested on people that it was not learned from: confide learn --holdout does.",
+                "A prediction. confide learn --holdout tests it on users who were held out.",
             )
         )
     guarantee = model.guarantee
@@ -147,7 +147,7 @@ def cards(learned: Learned) -> list[tuple[str, str, str]]:
         instead = "somebody else’s" if guarantee.relation is Relation.REPLACE else "nothing"
         factor = f"at most the factor e^ε = {np.exp(guarantee.epsilon):.3g}, plus δ = {small(guarantee.delta)}"
         text = f"If any one user’s data were replaced by {instead}, the probability of anything on this page would change by {factor}."
-        made.append(("Revealed of one user", f"ε = {guarantee.epsilon:.4g}", text))
+        made.append(("Revealed about one user", f"ε = {guarantee.epsilon:.4g}", text))
     return made
 
 
@@ -196,7 +196,7 @@ def record(learned: Learned) -> dict[str, Any]:
 
 
 def plot_learned(learned: Learned) -> "Figure":
-    """The values of states under the policy and under what was done, ordered by the former."""
+    """The values of states under the policy and under the logged one, ordered by the former."""
     order = np.argsort(learned.values, kind="stable")
     figure = drawing.canvas((7.0, 3.1))
     ax = figure.subplots()
@@ -286,4 +286,5 @@ def _certificates(learned: Learned) -> dict[str, str]:
 def _note(learned: Learned) -> str:
     more = learned.model.table.states - _ON_PAGE
     where = f"{more:,} more states are in policy.csv." if more > 0 else "The same rows are in policy.csv."
-    return f"First the states in which it departs from what was done. Bars: values; marks: as logged. Sort by a click on a head. {where}"
+    said = "States where it differs from the logged policy come first. Bars: its values; marks: those of the logged policy."
+    return f"{said} Click on a column head to sort. {where}"

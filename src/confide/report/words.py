@@ -27,7 +27,7 @@ def nobody_learned(study: Study) -> list[str]:
     """One sentence per problem: for tables."""
     few = " (with one seed this cannot be tested)" if study.seeds == 1 else ""
     return [
-        f"{problem}: nobody learned; no learner is significantly better than uniform play{few}"
+        f"{problem}: no agent learned: none is significantly better than uniform play{few}"
         for problem in study.problems
         if study.nobody_learned(problem)
     ]
@@ -38,7 +38,7 @@ def _nobody(study: Study) -> str:
     if not found:
         return ""
     better = "better" if study.seeds == 1 else "significantly better"
-    return f"Nobody learned on {_listed(found)}: after {count(study.users)} users no learner is {better} than uniform play."
+    return f"No agent learned on {_listed(found)}: after {count(study.users)} users no learner is {better} than uniform play."
 
 
 def _best_where(study: Study) -> str:

@@ -191,9 +191,9 @@ class Device:
                 f"epsilon={accepts.epsilon:g}, delta={accepts.delta:g}"
             )
         if accepts.trust == "local" and promise["trust"] != "local":
-            raise PromiseBroken("the run wants raw data, and this person gives them to nobody")
+            raise PromiseBroken("the run asks for raw data, and this person accepts local privacy only")
         if manifest["simulation"] and not accepts.simulation:
-            raise PromiseBroken("the run is a simulation: its noise can be subtracted by whoever knows the seed")
+            raise PromiseBroken("the run is a simulation: somebody who knows the seed can subtract its noise")
 
     def _check_release(self, release: Response) -> int:
         generation, found = int(release.headers["confide-generation"]), release.headers["confide-digest"]

@@ -121,4 +121,4 @@ def _ed25519() -> Any:
 
 
 def missing() -> MissingExtra:
-    return MissingExtra('a service needs more packages: pip install "confide[service,secure]"')
+    return MissingExtra("a service needs more packages: pip install 'confide[service,secure]'")

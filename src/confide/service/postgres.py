@@ -191,7 +191,7 @@ class PostgresTransaction(Writes):
             return
         before = OpenSum(*found[0])
         if before.generation != added.generation:
-            raise Moved("the open batch was closed by somebody else")
+            raise Moved("the open batch was closed by another process")
         now = before.plus(added)
         self._changed("UPDATE open_sum SET users = ?, total = ? WHERE run = ? AND shard = ?", now.users, now.total, run, shard)
 

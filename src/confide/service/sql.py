@@ -103,7 +103,7 @@ class Writes(ABC):
         before = release.generation - 1
         query = "UPDATE run SET generation = ?, state = ? WHERE name = ? AND generation = ?"
         if self._changed(query, release.generation, state, release.run, before) != 1:
-            raise StateError(f"generation {release.generation} was made by somebody else: it must not be drawn twice")
+            raise StateError(f"generation {release.generation} was made by another process: its noise must not be drawn twice")
         self._release(release)
         self._changed(
             "UPDATE open_sum SET generation = ?, users = 0, total = ? WHERE run = ?", release.generation, b"", release.run

@@ -152,7 +152,7 @@ class SqliteTransaction(Writes):
     def add_to_sum(self, run: str, added: OpenSum) -> None:
         before = self.open_sum(run)
         if before.generation != added.generation:
-            raise Moved("the open batch was closed by somebody else")
+            raise Moved("the open batch was closed by another process")
         now = before.plus(added)
         self._changed("UPDATE open_sum SET users = ?, total = ? WHERE run = ?", now.users, now.total, run)
 
