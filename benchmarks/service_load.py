@@ -1,6 +1,7 @@
 """How many durable reports per second, beside a bare Starlette app and a bare SQLite loop, in the same run.
 
 python benchmarks/service_load.py --seconds 5 --write
+python benchmarks/service_load.py --reports 1000000     # memory and database over so many reports, joint
 """
 
 import argparse
@@ -197,6 +198,24 @@ def measure(seconds):
     return rows, sqlite_loop(seconds), grown
 
 
+def flat(reports):
+    """Memory of the server in MB, and the size of its database, after each tenth of so many reports."""
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        server = started(PORT, "service", PORT, "joint", folder)
+        key, sent, start = Path(folder, "key").read_text(), 0, time.monotonic()
+        print("| reports | per second so far | memory, MB | database and log, MB | p99, ms |\n|---|---|---|---|---|")
+        for part in range(1, 11):
+            late = []
+            while sent < part * reports / 10:
+                rate, _, _, high = load(PORT, server.pid, lambda: post(_joint(), key), 10.0)
+                sent += round(10 * rate)
+                late.append(high)
+            files = sum(path.stat().st_size for path in Path(folder, "service").glob("service.sqlite*")) / 1e6
+            rate = sent / (time.monotonic() - start)
+            print(f"| {sent:,} | {rate:,.0f} | {memory(server.pid):.0f} | {files:.0f} | {max(late):.1f} |", flush=True)
+        _stopped(server)
+
+
 def _who():
     return {"subject": secrets.token_hex(8), "generation": 0}
 
@@ -214,11 +233,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--serve", nargs="*")
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--reports", type=int, default=0)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     if given.serve:
         kind, port, *more = given.serve
         bare(int(port)) if kind == "bare" else service(int(port), *more)
+        return
+    if given.reports:
+        flat(given.reports)
         return
     rows, (rate, cpu), grown = measure(given.seconds)
     lines = ["| | per second | server CPU, us | median, ms | p99, ms |", "|---|---|---|---|---|"]
