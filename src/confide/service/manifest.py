@@ -13,8 +13,8 @@ FORMAT = "confide-manifest/1"
 SIMULATION = "SIMULATION: fast noise is computed from a seed. Nobody's real data belong in this run."
 PROTECTED = {  # by batch rule: what is protected, and what is not
     "count": "What a person did is protected. That the person took part is not: a batch closes after a number of reports.",
-    "deadline": "What a person did is protected, and against other users also whether the person took part: batches close at public "
-    "times, whoever came, and no counts are shown.",
+    "deadline": "What a person did is protected. Whether the person took part is protected against everybody who does not hold an API key: "
+    "batches close at public times, whatever the number of reports, and no counts are shown.",
 }
 
 
