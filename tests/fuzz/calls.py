@@ -384,7 +384,7 @@ def _logs(folder):
     raw = {"source": folder / "log.csv", "out": folder / "out.parquet", "user": "user", "stay": "trajectory", "time": "step"}
     raw |= {"state": "state", "reward": "reward", "action": None, "probability": None, "states": 2, "actions": None}
     raw |= {"labels_from_data": False, "unknown": "refuse", "rows": "last", "rewards": "sum", "drop": "row", "fill_reward": None}
-    raw |= {"time_format": None, "every": None, "delimiter": ",", "key": None, "progress": None}
+    raw |= {"terminal": (1,), "time_format": None, "every": None, "delimiter": ",", "decimal": ".", "key": None, "progress": None}
     found["import_log"] = Case(logs.import_log, raw)
     found["from_minari"] = Case(logs.from_minari, {"dataset": None, "out": folder / "out.parquet", "user": None, "key": None})
     found["Labels"] = Case(logs.Labels, {"state": ("a", "b"), "action": (), "from_data": ()})

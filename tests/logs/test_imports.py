@@ -501,3 +501,48 @@ def test_a_day_that_no_month_has_is_unreadable(imported):
     assert found.counts["unplaced"] == 2
     with pytest.raises(InvalidParameter, match="format of dates"):
         imported(*lines, time_format="dmY")
+
+
+def test_a_terminal_state_needs_no_action(imported):
+    lines = [f"{user},s,2020-01-0{day},{rest}" for user in "ab" for day, rest in ((1, "mild,low,0"), (2, "severe,,1"))]
+    lines.append("b,s,2020-01-03,mild,high,0")
+    lost, rows = imported(*lines)
+    assert [row[2:] for row in rows["a"]] == [(0, 0.0, 0)]
+    assert lost.warnings == (
+        "2 of 2 rows of state 'severe' have no action, and were lost: a learned policy would not know what leads there. If trajectories "
+        "end there, import again with --terminal 'severe'",
+    )
+    for given in ("severe", 1, "1"):
+        kept, rows = imported(*lines, terminal=[given])
+        assert [row[2:] for row in rows["a"]] == [(0, 0.0, 0), (1, 1.0, 0)]
+        assert (kept.counts["ended"], kept.counts["incomplete"], kept.warnings) == (2, 0, ())
+    assert any("trajectories end in severe" in said for said in kept.did)
+    _, rows = imported(*lines, terminal=["severe"], states=None, labels_from_data=True)
+    assert [row[2:] for row in rows["a"]] == [(0, 0.0, 0), (1, 1.0, 0)]
+    for given in ("mortal", 2, -1):
+        with pytest.raises(InvalidParameter, match="one of the declared states"):
+            imported(*lines, terminal=[given])
+    with pytest.raises(InvalidParameter, match="column of probabilities"):
+        imported(*lines, terminal=["severe"], probability="chance")
+
+
+def test_a_decimal_comma(imported):
+    lines = [f"a;s;2020-01-0{day};mild;low;{reward}" for day, reward in ((1, "1"), (2, "2"), (3, "0,5"))]
+    head = HEAD.replace(",", ";")
+    lost, rows = imported(*lines, head=head, delimiter=";")
+    assert [row[3] for row in rows["a"]] == [1.0, 2.0]
+    assert lost.warnings[0].startswith(
+        "1 of 3 cells of column 'reward' cannot be read: write numbers with a decimal point, or use --decimal ,"
+    )
+    _, rows = imported(*lines, head=head, delimiter=";", decimal=",")
+    assert [row[3] for row in rows["a"]] == [1.0, 2.0, 0.5]
+    with pytest.raises(InvalidParameter, match="decimal"):
+        imported(*lines, head=head, delimiter=";", decimal="'")
+
+
+def test_several_formats_of_times(imported):
+    times = ("2020-01-01 10:00", "02.01.2020", "2020-01-03T00:00:00", "01/04/2020 09:30 PM", "5 January")
+    lines = [f"a,s,{time},mild,low,{place}" for place, time in enumerate(times)]
+    found, rows = imported(*reversed(lines), time_format=["iso", "%d.%m.%Y", "%m/%d/%Y %I:%M %p"])
+    assert [row[3] for row in rows["a"]] == [0.0, 1.0, 2.0, 3.0]
+    assert found.counts["unplaced"] == 1

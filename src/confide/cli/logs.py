@@ -74,7 +74,12 @@ ImportUser = Annotated[str, typer.Option(help="Column of user ids. They are hash
 Stay = Annotated[str, typer.Option(help="Column of stay ids (a stay is a trajectory); empty if each user has one trajectory.")]
 Time = Annotated[str, typer.Option(help="Column of timestamps or numbers that order a stay; empty if rows are in order.")]
 TimeFormat = Annotated[
-    str | None, typer.Option(help="Format of timestamps that are not ISO 8601, such as '%d/%m/%Y %H:%M'.", show_default=False)
+    list[str] | None,
+    typer.Option(
+        help="Format of timestamps that are not ISO 8601, such as '%d/%m/%Y %H:%M'. Can be given several times; iso stands for ISO "
+        "8601, and the first format that fits a cell is used.",
+        show_default=False,
+    ),
 ]
 Every = Annotated[
     str | None,
@@ -111,6 +116,14 @@ Drop = Annotated[
     str, typer.Option(help="What to drop if a cell is missing: row, or person (all rows of the user, who contributes zero).")
 ]
 FillReward = Annotated[float | None, typer.Option(help="Reward of steps whose reward is missing.", show_default=False)]
+Terminal = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Public state, by label or number, in which trajectories end, so that its rows need no action. Can be given several times.",
+        show_default=False,
+    ),
+]
+Decimal = Annotated[str, typer.Option(help="Decimal mark of rewards and probabilities: a point or a comma.")]
 Delimiter = Annotated[str, typer.Option(help="Character between the cells of a CSV file.")]
 KeyFile = Annotated[
     Path | None,
@@ -148,9 +161,11 @@ def import_(
     rewards: Rewards = "sum",
     drop: Drop = "row",
     fill_reward: FillReward = None,
+    terminal: Terminal = None,
     time_format: TimeFormat = None,
     every: Every = None,
     delimiter: Delimiter = ",",
+    decimal: Decimal = ".",
     key: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -176,9 +191,11 @@ def import_(
             rewards=rewards,
             drop=drop,
             fill_reward=fill_reward,
-            time_format=time_format,
+            terminal=terminal or (),
+            time_format=time_format or None,
             every=every,
             delimiter="\t" if delimiter == "\\t" else delimiter,
+            decimal=decimal,
             key=key,
             progress=progress,
         )

@@ -21,6 +21,7 @@ _DAY = r"((0[1-9]|1[0-2])-(0[1-9]|1\d|2\d)|(0[13-9]|1[0-2])-30|(0[13578]|1[02])-
 _CLOCK = r"([01]\d|2[0-3])(:[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?"
 _DATE = rf"^\d{{4}}-{_DAY}([T ]{_CLOCK})?$"
 _ZONE = r"(Z|:\d\d[+-]\d\d:?\d\d)$"
+ISO = "iso"  # the format of times as in ISO 8601
 _FEW = 1000  # dates that look right and are none, such as the 29th of February 2021
 
 
@@ -102,14 +103,17 @@ def id_column(column: Any, name: str) -> Any:
         raise LogError(f"column {name!r} holds numbers that are not whole: ids must be whole numbers or text") from None
 
 
-def numbers(column: Any, tally: Tally) -> Array:
-    """As floats, NaN for cells that are missing, or no finite number."""
+def numbers(column: Any, tally: Tally, decimal: str = ".") -> Array:
+    """As floats, NaN for cells that are missing, or no finite number. `decimal`: the decimal mark of numbers that are text."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     column = usual(column, tally.name)
     found: Array
     if _is_text(column.type):
-        found, missing = _parsed(_decoded(column)), column.null_count
+        text = _decoded(column)
+        found = _parsed(text if decimal == "." else pc.replace_substring(text, decimal, "."))
+        missing = column.null_count
     elif _is_number(column.type):
         found = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
         missing = int(np.isnan(found).sum())
@@ -214,8 +218,8 @@ class Times:
     `kind`: which of them, after the first batch; batches of other kinds are refused, because their order means nothing.
     """
 
-    def __init__(self, tally: Tally, form: str | None) -> None:
-        self.tally, self._form, self._text, self.kind = tally, form, "", ""
+    def __init__(self, tally: Tally, forms: tuple[str, ...]) -> None:
+        self.tally, self._forms, self._text, self.kind = tally, forms, "", ""
 
     def read(self, column: Any) -> tuple[Ints, Flags]:
         """The numbers, and which rows have one."""
@@ -245,20 +249,31 @@ class Times:
         return ticks, there
 
     def _from_text(self, column: Any) -> Any:
-        """Numbers or ISO dates: as which most cells of the first batch can be read."""
+        """By the first of the formats that fits a cell; without formats numbers or ISO dates, as which most cells of the first batch
+        can be read."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if self._form is not None:
-            try:
-                return _real_days(column, pc.strptime(column, format=self._form, unit="us", error_is_null=True), self._form)
-            except pa.ArrowException:
-                raise LogError(f"--time-format {self._form!r} is not a format of dates, such as %d/%m/%Y %H:%M") from None
+        if self._forms:
+            return pc.coalesce(*(_by_format(column, form) for form in self._forms))
         there = column.drop_null()
         if not self._text and len(there):
             numeric = pc.sum(pc.match_substring_regex(there, _NUMBER)).as_py()
             self._text = "numbers" if 2 * numeric >= len(there) else "dates"
         return _dates(column) if self._text == "dates" else pa.array(_parsed(column))
+
+
+def _by_format(column: Any, form: str) -> Any:
+    """Timestamps, null where a text does not have the format."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if form == ISO:
+        return _dates(column)
+    try:
+        return _real_days(column, pc.strptime(column, format=form, unit="us", error_is_null=True), form)
+    except pa.ArrowException:
+        raise LogError(f"--time-format {form!r} is not a format of dates, such as %d/%m/%Y %H:%M") from None
 
 
 def _real_days(column: Any, found: Any, form: str) -> Any:

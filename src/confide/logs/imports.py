@@ -1,6 +1,8 @@
 """A raw table, as a log: encoded, sorted, without duplicates, one row per step, in memory that does not grow with it."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,13 @@ from confide._durable import building
 from confide._extras import need
 from confide.errors import InvalidParameter, LogError
 from confide.logs import raw
-from confide.logs.cells import MISSING, WHOLE, Categories, Interval, Tally, Times, id_column, numbers
+from confide.logs.cells import ISO, LARGEST, MISSING, WHOLE, Categories, Interval, Tally, Times, id_column, numbers
 from confide.logs.columns import Columns
 from confide.logs.identity import KEY, Pseudonyms, hashed, key_in
-from confide.logs.labels import KINDS, Labels, Vocabulary, checked, vocabulary
+from confide.logs.labels import KINDS, Labels, Vocabulary, checked, named, vocabulary
 from confide.logs.sorting import Spill
 from confide.logs.steps import PERSON, Counts, Rules, steps_of
-from confide.logs.summary import Imported, summary, unused
+from confide.logs.summary import Imported, summary, unread, unused, without_action
 from confide.logs.writing import write_batches
 
 Progress = Callable[[str, int, int], None]  # what is done, how much of it, and in all
@@ -27,11 +29,11 @@ _STAY_SEED = 0x5DEECE66D
 _FIXES = {
     "user": "give the column of ids",
     "stay": "give the column of ids of stays",
-    "time": "give its format with --time-format, such as '%d/%m/%Y %H:%M'",
+    "time": "give each of its formats with --time-format, such as '%d/%m/%Y %H:%M', or iso",
     "state": "if they are labels, list them in a file, one per line, and give it as --states-file; or use --labels-from-data",
     "action": "if they are labels, list them in a file, one per line, and give it as --actions-file; or use --labels-from-data",
-    "reward": "write numbers with a decimal point",
-    "probability": "write numbers with a decimal point",
+    "reward": "write numbers with a decimal point, or use --decimal , if they have a decimal comma",
+    "probability": "write numbers with a decimal point, or use --decimal , if they have a decimal comma",
 }
 
 
@@ -54,9 +56,11 @@ def import_log(
     rewards: str = "sum",
     drop: str = "row",
     fill_reward: float | None = None,
-    time_format: str | None = None,
+    terminal: Sequence[str | int] = (),
+    time_format: str | Sequence[str] | None = None,
     every: str | None = None,
     delimiter: str = ",",
+    decimal: str = ".",
     key: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Imported:
@@ -76,6 +80,10 @@ def import_log(
     every: the public length of a step, as "4h" for timestamps or "4" for numbers: rows of a trajectory within it, counted from its first
         row, are one step. A length without a row leaves a gap. Units: us, ms, s, min, h, d, w.
     drop: a step with a missing cell is left out ("row"), or its whole "person". `fill_reward`: the reward where it is missing.
+    terminal: public: labels or numbers of the states in which trajectories end. No action is taken there, so a step of such a state is
+        kept if its action is missing; it is 0 in the log.
+    time_format: of times that are text and not as in ISO 8601; of several, the first that fits a cell is used ("iso" for ISO 8601).
+    delimiter, decimal: the character between the cells of a CSV file; the decimal mark of rewards and probabilities that are text.
     key: the file with the key under which users' ids are hashed, made if it is not there; by default `confide.key` beside `out`.
     """
     need("logs", "a log")
@@ -84,50 +92,82 @@ def import_log(
     arguments.flag("labels_from_data", labels_from_data)
     arguments.choice("unknown", unknown, (REFUSE, UNKNOWN_MISSING))
     rules = Rules(rows, rewards, drop, fill_reward, None if every is None else Interval(every))
-    _check_reading(every, time, delimiter, time_format, progress)
-    target = Path(arguments.path("out", out))
-    _check_sources(source, target)
+    _check_reading(every, time, delimiter, decimal, progress)
+    ends = _check_terminal(terminal, columns, declared["state"], labels_from_data)
+    target = _target(source, out)
     key_path = Path(arguments.path("key", key)) if key is not None else target.with_name(KEY)
-    table = Table(columns, declared, labels_from_data, unknown == REFUSE, time_format)
-    names = [name for name in columns.all if name is not None]
-    labelled = frozenset(label for given in declared.values() if isinstance(given, Vocabulary) for label in given.numbers)
+    table = Table(columns, declared, labels_from_data, unknown == REFUSE, (_formats(time_format), decimal))
     with building(target) as place:
         said = (lambda done, total: progress("reading", done, total)) if progress is not None else None
-        batches = raw.batches(source, names, labelled, delimiter, said)
-        pseudonyms = Pseudonyms(key_in(key_path))
-        spill = Spill(place.parent)
-        for batch in batches:
-            spill.add(table.rows(batch, pseudonyms))
+        batches = raw.batches(source, table.names, table.labelled, delimiter, said)
+        spill = _spilled(batches, table, Pseudonyms(key_in(key_path)), place.parent)
         labels = table.finished()
+        rules = replace(rules, terminal=_places(ends, labels.state))
         counts = _written(place, spill, table, labels, rules, progress)
-    did = _did(columns, rules, labels, key_path)
-    return summary(str(target), str(key_path), counts, table.tallies, labels, (did, table.warnings(labels)))
+    said_of_it = _did(columns, rules, labels, key_path), table.warnings(labels, rules.terminal)
+    return summary(str(target), str(key_path), counts, table.tallies, labels, said_of_it)
 
 
-def _check_reading(every: str | None, time: str | None, delimiter: str, time_format: str | None, progress: Any) -> None:
+def _check_reading(every: str | None, time: str | None, delimiter: str, decimal: str, progress: Any) -> None:
     if every is not None and time is None:
         raise InvalidParameter("every needs times: give their column as time (--time)")
     if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
         raise InvalidParameter(f"delimiter must be one character, got {arguments.shown(delimiter)}")
-    if time_format is not None:
-        arguments.text("time_format", time_format, empty=False)
-        if "%" not in time_format:
-            raise InvalidParameter(
-                f"time_format must be a format of dates, such as %d/%m/%Y %H:%M, got {arguments.shown(time_format)}"
-            )
+    arguments.choice("decimal", decimal, (".", ","))
     if progress is not None and not callable(progress):
         raise InvalidParameter(
             f"progress must be a function of three arguments (task, done, total), got {type(progress).__name__}"
         )
 
 
-def _check_sources(source: Any, target: Path) -> None:
+def _formats(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    forms = (given,) if isinstance(given, str) else tuple(arguments.listed("time_format", given, str))
+    for form in forms:
+        arguments.text("time_format", form, empty=False)
+        if "%" not in form and form != ISO:
+            raise InvalidParameter(
+                f"time_format must be a format of dates, such as %d/%m/%Y %H:%M, or iso, got {arguments.shown(form)}"
+            )
+    return forms
+
+
+def _check_terminal(terminal: Any, columns: Columns, states: Vocabulary | int | None, collect: bool) -> list[str | int]:
+    """Refuse, before the table is read, states that are not declared."""
+    ends: list[str | int] = list(arguments.listed("terminal", terminal, str, int))
+    if ends and columns.probability is not None:
+        raise InvalidParameter(
+            "terminal (--terminal) cannot be used with a column of probabilities: the weights of importance sampling need the action and "
+            "its probability in every step. Leave the column of probabilities out, or fill in both in terminal states"
+        )
+    if isinstance(states, Vocabulary):
+        _places(ends, states.names)
+    elif not collect:
+        _places(ends, (), states)
+    return ends
+
+
+def _places(ends: list[str | int], names: tuple[str, ...], most: int | None = None) -> tuple[int, ...]:
+    """The numbers of terminal states, which are given by label or number."""
+    limit, found = len(names) or most or LARGEST + 1, []
+    for end in ends:
+        number = names.index(end) if end in names else int(end) if re.fullmatch("[0-9]{1,10}", str(end)) else limit
+        if number >= limit:
+            raise InvalidParameter(f"terminal must be one of the declared states, got {arguments.shown(end)}")
+        found.append(number)
+    return tuple(found)
+
+
+def _target(source: Any, out: str | Path) -> Path:
+    target = Path(arguments.path("out", out))
     sources = source if isinstance(source, list) else [source]
     if not sources:
         raise InvalidParameter("source must be a table, or a list of tables, and the list is empty")
     for each in sources:
         if isinstance(each, str | Path) and target.exists() and Path(each).exists() and target.samefile(each):
             raise InvalidParameter(f"out must be another file than the source, got {arguments.shown(str(target))}")
+    return target
 
 
 def from_minari(
@@ -151,15 +191,30 @@ def _declared(name: str, given: Declared) -> Vocabulary | int | None:
 class Table:
     """The columns of a raw table, batch by batch, as arrays of numbers."""
 
-    def __init__(self, columns: Columns, declared: dict[str, Any], collect: bool, refuse: bool, form: str | None) -> None:
+    def __init__(
+        self, columns: Columns, declared: dict[str, Any], collect: bool, refuse: bool, written: tuple[tuple[str, ...], str]
+    ) -> None:
         self._columns, self._refuse, self._row = columns, refuse, 0
+        forms, self._decimal = written
         roles = dict(zip(("user", "stay", "time", "state", "reward", "action", "probability"), columns.all, strict=True))
         self._tally = {role: Tally(role, name, _FIXES[role]) for role, name in roles.items() if name is not None}
-        self._times = Times(self._tally["time"], form) if "time" in self._tally else None
+        self._times = Times(self._tally["time"], forms) if "time" in self._tally else None
         self._coded = {r: Categories(self._tally[r], given, collect) for r, given in declared.items() if r in self._tally}
         self._declared = declared
+        self._of_state = np.zeros(
+            (2, len(self._coded["state"].seen)), np.int64
+        )  # rows of each declared state; those without an action
         if declared["action"] is not None and columns.action is None:
             raise InvalidParameter("actions are declared, and there is no column of actions: give its name")
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name in self._columns.all if name is not None]
+
+    @property
+    def labelled(self) -> frozenset[str]:
+        given = (each for each in self._declared.values() if isinstance(each, Vocabulary))
+        return frozenset(label for each in given for label in each.numbers)
 
     @property
     def kind_of_times(self) -> str:
@@ -190,9 +245,13 @@ class Table:
         for role, coded in self._coded.items():
             found[role] = coded.read(cells[role])
             self._refuse_undeclared(role)
-        found["reward"] = numbers(cells["reward"], tally["reward"])
+        if "action" in found and self._of_state.size:
+            there = found["state"] != MISSING
+            for kind, rows in enumerate((there, there & (found["action"] == MISSING))):
+                self._of_state[kind] += np.bincount(found["state"][rows], minlength=self._of_state.shape[1])
+        found["reward"] = numbers(cells["reward"], tally["reward"], self._decimal)
         if "probability" in cells:
-            found["probability"] = _probabilities(cells["probability"], tally["probability"])
+            found["probability"] = _probabilities(cells["probability"], tally["probability"], self._decimal)
         return found if known.all() else {name: values[known] for name, values in found.items()}
 
     def _refuse_undeclared(self, role: str) -> None:
@@ -229,8 +288,10 @@ class Table:
         places = {label: place for place, label in enumerate(getattr(labels, role))}
         return np.array([*(places[label] for label in found), MISSING], np.int32)  # the last one, also for -1
 
-    def warnings(self, labels: Labels) -> list[str]:
-        found = []
+    def warnings(self, labels: Labels, terminal: tuple[int, ...]) -> list[str]:
+        found = [unread(tally) for tally in self._tally.values() if tally.unreadable > tally.cells / 100]
+        bare = set(np.flatnonzero(2 * self._of_state[1] > self._of_state[0]).tolist()) - set(terminal)
+        found += [without_action(named(labels.state, i), *self._of_state[:, i].tolist()) for i in sorted(bare)]
         for role, coded in self._coded.items():
             absent = np.flatnonzero(~coded.seen)
             if len(absent):
@@ -244,12 +305,19 @@ class Table:
         return found
 
 
-def _probabilities(column: Any, tally: Tally) -> Any:
+def _probabilities(column: Any, tally: Tally, decimal: str) -> Any:
     """In (0, 1]; others are unreadable."""
-    found = numbers(column, tally)
+    found = numbers(column, tally, decimal)
     bad = (found <= 0) | (found > 1)
     tally.unreadable += int(bad.sum())
     return np.where(bad, np.nan, found)
+
+
+def _spilled(batches: Iterator[Any], table: Table, pseudonyms: Pseudonyms, folder: Path) -> Spill:
+    spill = Spill(folder)
+    for batch in batches:
+        spill.add(table.rows(batch, pseudonyms))
+    return spill
 
 
 def _written(place: Path, spill: Spill, table: Table, labels: Labels, rules: Rules, progress: Progress | None) -> Counts:
@@ -322,6 +390,9 @@ def _did(columns: Columns, rules: Rules, labels: Labels, key: Path) -> list[str]
     several = f"several rows of one {together}: the {rules.rows} value of each column, the {rules.rewards} of rewards"
     missing = "a step with a missing cell: " + ("left out" if rules.drop != PERSON else "its user contributes zero")
     found = [ids, stays, steps] + ([several] if columns.step else []) + [missing]
+    if rules.terminal:
+        ends = ", ".join(named(labels.state, place) for place in rules.terminal)
+        found += [f"trajectories end in {ends}: a missing action is not needed there, and is 0 in the log"]
     for role in KINDS:
         if names := getattr(labels, role):
             found += [f"{role}s: {len(names):,} labels, {'taken from the data' if role in labels.from_data else 'declared'}"]

@@ -23,7 +23,8 @@ class Rules:
 
     `rows`: which of the values that are there is taken, the last or the first in the order of the table. `rewards`: of these, or their sum
     or mean. With `every`, rows of a trajectory within that length, counted from its first row, are of one time. `drop`: the step (`row`),
-    or the whole person, who then contributes zero. `fill`: the reward of a step that has none.
+    or the whole person, who then contributes zero. `fill`: the reward of a step that has none. `terminal`: states in which no action is
+    taken, so that a missing one is not needed.
     """
 
     rows: str = LAST
@@ -31,6 +32,7 @@ class Rules:
     drop: str = ROW
     fill: float | None = None
     every: Interval | None = None  # the length of a step; None: each time is a step of its own
+    terminal: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         choice("rows", self.rows, (LAST, FIRST))
@@ -49,6 +51,7 @@ class Counts:
     duplicates: int = 0
     merged: int = 0  # rows that became part of another row's step
     filled: int = 0  # steps whose reward was missing, and was filled in
+    ended: int = 0  # steps in a terminal state whose action was missing, and is not needed
     incomplete: int = 0  # steps with a missing cell
     steps: int = 0  # written
     stays: int = 0
@@ -179,6 +182,9 @@ def _complete(steps: Columns, rules: Rules, counts: Counts) -> npt.NDArray[np.bo
         steps["reward"] = reward = np.where(empty, rules.fill, reward)
     kept: npt.NDArray[np.bool_] = np.isfinite(reward) & (steps["state"] != MISSING)
     if "action" in steps:
+        ended = np.isin(steps["state"], rules.terminal) & (steps["action"] == MISSING)
+        counts.ended = int(ended.sum())
+        steps["action"] = np.where(ended, np.int32(0), steps["action"])
         kept &= steps["action"] != MISSING
     if "probability" in steps:
         kept &= ~np.isnan(steps["probability"])

@@ -16,6 +16,7 @@ _WORDS = {
     "duplicates": "rows that were there twice, removed",
     "merged": "rows merged into another row of the same time",
     "filled": "steps whose missing reward was filled in",
+    "ended": "steps in a terminal state without an action, kept",
     "incomplete": "steps with a missing cell, lost",
     "steps": "steps written",
     "stays": "trajectories written",
@@ -71,3 +72,16 @@ def unused(role: str, labels: list[str]) -> str:
     more = f" and {len(labels) - _SHOWN:,} more" if len(labels) > _SHOWN else ""
     number = f"{len(labels):,} declared {role}{'s are' if len(labels) > 1 else ' is'} never found"
     return f"{number}: {', '.join(labels[:_SHOWN])}{more}; check the spelling"
+
+
+def unread(tally: Tally) -> str:
+    """A warning about cells of a column that were lost."""
+    return f"{tally.unreadable:,} of {tally.cells:,} cells of column {tally.name!r} cannot be read: {tally.fix}"
+
+
+def without_action(state: str, rows: int, lost: int) -> str:
+    """A warning about a state whose rows are lost, so that a model would not know that it exists."""
+    return (
+        f"{lost:,} of {rows:,} rows of state {state!r} have no action, and were lost: a learned policy would not know what leads there. If "
+        f"trajectories end there, import again with --terminal {state!r}"
+    )
