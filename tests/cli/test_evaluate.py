@@ -297,7 +297,10 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
         (["--estimator", "importance-sampling", "--target", "eye.npy"], "eye.npy is not a saved policy (.npz); policy.save"),
         (["--estimator", "importance-sampling", "--target", "none.npz"], "none.npz does not exist"),
         (["--trajectory", "stay"], 'if there is none, say trajectory=None (--trajectory "" on the command line)'),
-        (["--target", "log.parquet"], "counts-and-sums has no option --target"),
+        (
+            ["--target", "log.parquet"],
+            "counts-and-sums has no option --target; it is an option of --estimator importance-sampling, weighted-importance-sampling",
+        ),
         (["--estimator", "importance-sampling", "--target", "log.parquet"], "log.parquet is not a saved policy"),
         (["--visits", "0"], "'--visits': Input should be greater"),
         (["--ledger", "none.sqlite"], "confide ledger init"),

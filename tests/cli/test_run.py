@@ -339,3 +339,23 @@ def test_show_prints_what_users_were_asked(confide, tmp_path):
     assert facts["agent"] == "questions-vi" and len(facts["questions"]) == told.count("expected to remove")
     confide("run", "uniform", "lock", "--episodes", 60, "--out", "none", cwd=tmp_path)
     assert "no user was asked" in confide("show", "none", "--questions", cwd=tmp_path).stdout
+
+
+def test_returns_are_shown_with_the_epsilon_of_their_run(call):
+    pytest.importorskip("gymnasium")
+    asked = (
+        "tabular-psrl",
+        "gym:Blackjack-v1",
+        "--horizon",
+        "3",
+        "--reward-range",
+        "-1",
+        "1",
+        "--epsilon",
+        "2",
+        "--delta",
+        "1e-5",
+    )
+    said = call("run", *asked, "--episodes", "20", "--compare-with", "no-privacy")
+    assert "tabular-psrl, epsilon 2, seed 0: the last policy earned" in said
+    assert "tabular-psrl, no privacy, seed 0: the last policy earned" in said

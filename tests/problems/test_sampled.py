@@ -198,3 +198,14 @@ def test_an_environment_of_ones_own_by_the_name_of_its_class(tmp_path, monkeypat
     monkeypatch.syspath_prepend(str(tmp_path))
     assert make("gym:mazes_of_mine:cart", horizon=7, reward_range=(0, 1)).states == 4
     assert make("gym:mazes_of_mine:Lake-v0").horizon == 9
+
+
+@pytest.mark.parametrize("start", [None, [1.0, 0.0, 0.0]])
+def test_a_policy_acts_in_the_environment_as_it_was_played(start):
+    problem, rng = environment(Corridor(), 4, reward_range=(-1, 4), start=start), np.random.default_rng(0)
+    first = problem.horizon - 4
+    policy = TabularPolicy(rng.integers(2, size=(problem.horizon, problem.states)), 2)
+    for step in range(4):
+        assert [problem.act(policy, step, at, rng) for at in (10, 11, 12)] == (policy.actions[first + step, :3] + 1).tolist()
+    with pytest.raises(InvalidParameter, match="below the horizon, which is 4"):
+        problem.act(policy, 4, 10, rng)

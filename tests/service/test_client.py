@@ -103,9 +103,9 @@ def test_a_report_that_is_answered_is_not_kept(folder, tmp_path, trust, late):
             again = one if asked == 0 else device(http, "ann", trust=trust, store=store, send=watching)
             if late:
                 with pytest.raises(StaleMessage, match="was not counted"):
-                    again.report([1, 2, 3], [1, 2], [0.123456789])
+                    again.report([1, 2, 3], [1, 2], [0.0, 0.123456789])
             else:
-                assert again.report([1, 2, 3], [1, 2], [0.123456789]) == ("counted", "same")[asked]
+                assert again.report([1, 2, 3], [1, 2], [0.0, 0.123456789]) == ("counted", "same")[asked]
             kept = json.loads(store.read_text())
             assert "sent" not in kept and "nonce" not in kept and kept["outcome"] in ("late", "counted")
     assert posts == [True]
@@ -332,7 +332,7 @@ def test_gaussian_noise_is_of_the_sensitivity_that_the_device_computes(folder, a
         other.join()
         other.round = replace(other.round, document=weak)
         with pytest.raises(PromiseBroken, match="noise gives epsilon="):
-            other.report([0], [0], [0.0])
+            other.report([0, 0], [0], [0.0])
 
 
 @pytest.mark.parametrize(
@@ -395,3 +395,20 @@ def test_a_crowd_stops_when_it_is_told():
     crowd = Crowd(URL, "demo", WORLD, api_key="", accepts=Accepts(1.0, 1e-5), source=lambda: noise_source("fast"), send=gone)
     crowd.come(50, at_once=1, stop=lambda: next(answers, True))
     assert crowd.outcomes == {"stopped": 1}
+
+
+def test_an_episode_without_its_last_state_is_refused_on_the_device(folder):
+    with serving(folder, spec(every=2)) as http:
+        one = device(http, "ann")
+        one.join()
+        with pytest.raises(InvalidParameter, match="one more state than steps, got 5 states, 5 actions and 5 rewards"):
+            one.report([0] * 5, [0] * 5, [0.5] * 5)
+        assert one.report([0] * 6, [0] * 5, [0.5] * 5) == "counted"
+
+
+def test_a_service_that_is_away_has_not_answered(folder):
+    def away(*_):
+        raise ConnectionRefusedError
+
+    with serving(folder, spec(every=2)) as http, pytest.raises(ServiceRefused, match="cannot be reached: ConnectionRefusedError"):
+        device(http, "ann", send=away).join()

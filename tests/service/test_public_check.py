@@ -54,6 +54,7 @@ def test_a_missing_or_exchanged_release_is_found(http):
     assert not said(http, lambda path, answer: other if path == "release/1" else answer)[-1].holds
     gone = Response(404, {}, b"")
     assert "404" in said(http, lambda path, answer: gone if path == "release/1" else answer)[-1].says
+    assert "it has no run 'demo'" in said(http, lambda path, answer: gone if path == "manifest" else answer)[-1].says
 
 
 def test_another_key_and_no_service(http):

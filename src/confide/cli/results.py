@@ -65,9 +65,19 @@ def print_runs(runs: "list[Run]", as_json: bool) -> None:
         if one.last_return is not None:
             earned, low, high = map(_compact, one.last_return)
             over = f"over {one.segments[-1].users:,} users"
-            typer.echo(f"{one.agent}, seed {one.seed}: the last policy earned {earned} ({low} to {high}) per user, {over}")
+            typer.echo(
+                f"{one.agent}{_asked(one)}, seed {one.seed}: the last policy earned {earned} ({low} to {high}) per user, {over}"
+            )
     if any(one.last_return for one in runs):
         typer.echo("regret is unknown, since the problem has no table; no privacy guarantee covers these returns")
+
+
+def _asked(one: "Run") -> str:
+    """Which of several runs of an agent this is."""
+    if one.certificate is None:
+        return ""
+    epsilon = one.certificate.document["promise"]["epsilon"]
+    return ", no privacy" if epsilon is None else f", epsilon {epsilon:g}"
 
 
 def print_questions(runs: "list[Run]", as_json: bool) -> None:

@@ -107,7 +107,9 @@ def make_estimator(name: str, *, states: int, discount: float, return_bound: flo
     given = {key: value for key, value in options.items() if value is not None}
     unknown = [key for key in given if key not in entry.takes]
     if unknown:
-        raise InvalidParameter(f"{name} has no option {_option(unknown[0])}")
+        others = ", ".join(other for other, each in ESTIMATORS.items() if unknown[0] in each.takes)
+        hint = f"; it is an option of --estimator {others}" if others else ""
+        raise InvalidParameter(f"{name} has no option {_option(unknown[0])}{hint}")
     if "states" in entry.takes:
         given["states"] = states
     missing = [key for key in entry.needs if key not in given]

@@ -119,7 +119,7 @@ class Improvement:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Question:
+class HeldOutTest:
     """What is asked of the held-out people. All fields are public: they name the release."""
 
     method: str
@@ -201,7 +201,7 @@ def _no_weights(model: "PrivateModel", holdout: Logs) -> str:
     return "" if least >= 0 else "rewards may be negative, and clipping a weight may then raise the value"
 
 
-def _asked(model: "PrivateModel", target: Target, holdout: Logs, privacy: Request, method: str) -> _Question:
+def _asked(model: "PrivateModel", target: Target, holdout: Logs, privacy: Request, method: str) -> HeldOutTest:
     """Which method, and which mixture: chosen in the released model alone."""
     table, horizon = model.table, holdout.max_steps
     share = holdout.people.holdout if holdout.people else 0.5
@@ -215,7 +215,7 @@ def _asked(model: "PrivateModel", target: Target, holdout: Logs, privacy: Reques
     document = model.certificate.document if model.certificate else {}
     transitions = int(document["mechanisms"][0]["bound"]["transitions"])
     mixture = mixture if method == "weights" else None
-    return _Question(method, mixture, target.weights, target.changed, horizon, transitions, table)
+    return HeldOutTest(method, mixture, target.weights, target.changed, horizon, transitions, table)
 
 
 def chosen_method(model: "PrivateModel", target: Target, holdout: Logs, privacy: Request) -> str:
@@ -262,7 +262,7 @@ def _whole(model: "PrivateModel", policy: Array) -> Array:
     return np.vstack([policy, np.zeros((S - len(policy), A))])
 
 
-def _weights_test(model: "PrivateModel", question: _Question, target: Target) -> Any:
+def _weights_test(model: "PrivateModel", question: HeldOutTest, target: Target) -> Any:
     mixture, table = question.mixture, model.table
     assert mixture is not None
     rest = step_ranges(table, question.horizon)[1]
@@ -278,7 +278,7 @@ def _weights_test(model: "PrivateModel", question: _Question, target: Target) ->
     return [Share(bound, 1.0, "gains of a mixture of the policy with the logged policy, and their squares")], finish
 
 
-def _model_test(model: "PrivateModel", question: _Question, target: Target) -> Any:
+def _model_test(model: "PrivateModel", question: HeldOutTest, target: Target) -> Any:
     table, horizon, support = model.table, question.horizon, model.table.support
     low, high = step_ranges(table, horizon)
     starts = table.states if table.start is None else 0

@@ -122,6 +122,14 @@ class SampledProblem:
             (self._play_many if self._many else self._play)(chosen, states[rows], actions[rows], rewards[rows], rng)
         return Trajectories(states, actions, rewards)
 
+    def act(self, policy: Policy, step: int, observation: Any, rng: np.random.Generator) -> Any:
+        """The action of the environment that a learned policy takes, `step` steps after the reset, where it sees this observation."""
+        chosen = fitting(policy, self.horizon, self.states, self.actions)
+        generator("rng", rng)
+        if whole("step", step, at_least=0) >= self._steps:
+            raise InvalidParameter(f"step must be below the horizon, which is {self._steps}, got step={step}")
+        return self._action(chosen.act(self.horizon - self._steps + step, self._number(observation), rng))
+
     def _play(self, policy: FinitePolicy, states: Any, actions: Any, rewards: Array, rng: np.random.Generator) -> None:
         """One user."""
         first = self.horizon - self._steps

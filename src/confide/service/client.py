@@ -73,7 +73,7 @@ def retried(send: Send, request: tuple[str, str, Mapping[str, str], bytes | None
             asked = min(float(said), _LONGEST) if said.isdecimal() else 0.0
         except (OSError, http.client.HTTPException) as error:
             if tried == _TRIES - 1:
-                raise ServiceRefused(503, type(error).__name__) from None
+                raise ServiceRefused(503, type(error).__name__, f"cannot be reached: {type(error).__name__}") from None
             asked = 0.0
         sleep(max(asked, random.uniform(0.5, 1.0) * 0.1 * 2**tried))
     raise ServiceRefused(503, "unavailable")
@@ -82,8 +82,8 @@ def retried(send: Send, request: tuple[str, str, Mapping[str, str], bytes | None
 class ServiceRefused(ConfideError):
     """The service answered with an error that a retry does not mend."""
 
-    def __init__(self, status: int, kind: str) -> None:
-        super().__init__(f"the service answered {status}: {kind}")
+    def __init__(self, status: int, kind: str, said: str | None = None) -> None:
+        super().__init__(f"the service {said or f'answered {status}: {kind}'}")
         self.status, self.kind = status, kind
 
 
@@ -237,11 +237,18 @@ class Device:
         """Send one report about the episode: `counted`, or `same` if the service had it. It is in the store until it is answered; asked
         again before, the same bytes are sent, and after that nothing.
 
+        `actions` and `rewards` have an entry for each step of the run's horizon; `states` has one more, the state after the last step. An
+        episode that is shorter, or has states that do not exist, is counted and contributes zero, without an error.
         `StaleMessage` if the release that the episode was planned with is closed: the data are not sent again.
         """
         if "sent" not in self._kept and "outcome" not in self._kept:
             if self.round is None:
                 raise InvalidParameter("a report is about an episode that was planned: call join first")
+            if not len(states) - 1 == len(actions) == len(rewards):
+                sizes = f"{len(states)} states, {len(actions)} actions and {len(rewards)} rewards"
+                raise InvalidParameter(
+                    f"an episode has an action and a reward for each step, and one more state than steps, got {sizes}"
+                )
             body = self.body(states, actions, rewards)
             self._kept |= {"sent": base64.b64encode(body).decode(), "nonce": secrets.token_urlsafe(24)}
             self._keep()  # before it is sent

@@ -52,7 +52,8 @@ class _Checks:
     def _get(self, path: str) -> Response:
         answer = self._send("GET", f"{self._base}/{path}", {}, None)
         if answer.status != 200:
-            raise ServiceRefused(answer.status, path)
+            missing = answer.status == 404 and path == "manifest"
+            raise ServiceRefused(answer.status, path, f"answered 404: it has no run {self._run!r}" if missing else None)
         return answer
 
     def manifest(self) -> str:
