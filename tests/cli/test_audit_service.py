@@ -59,7 +59,7 @@ def test_an_attack_that_works_is_an_exit_code(confide, monkeypatch):
         (f"{URL}/runs/../x", (), "address of a run"),
         (f"{URL}/runs/UP", (), "there can be no run"),
         (ADDRESS, ("--seen", "{folder}/other"), "another run"),
-        (ADDRESS, ("--seen", "{folder}/nothing"), "no file of an audit"),
+        (ADDRESS, ("--seen", "{folder}/nothing"), "not a file of an audit"),
     ],
 )
 def test_what_cannot_be_attacked(call, served, tmp_path, address, more, why):

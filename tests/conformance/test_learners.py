@@ -33,7 +33,7 @@ from confide.privatizers import Message, every
 from confide.problems import TabularMDP, linear_bandit, lock, lock_rewards, one_hot, oscillator, riverswim, riverswim_stage
 from confide.trajectory import Trajectories, collect
 
-USERS = 25
+USERS = 26
 NEIGHBOURS = 4
 STOPS = (0, 13, 20)
 TENS = every(10, USERS)

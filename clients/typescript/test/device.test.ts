@@ -142,7 +142,7 @@ describe("what a person accepts", () => {
   test.each([
     [{ epsilon: 3.9 }, "accepts epsilon=3.9"],
     [{ delta: 1e-6 }, "accepts epsilon=4, delta=0.000001"],
-    [{ trust: "local" as const }, "wants raw data"],
+    [{ trust: "local" as const }, "asks for raw data"],
   ])("%o", async (accepts, why) => {
     await expect(device(new FakeService("joint"), new MemoryStore(), { accepts }).join()).rejects.toThrow(why);
   });

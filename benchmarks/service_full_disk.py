@@ -1,0 +1,83 @@
+"""A service whose disk fills up while people report: 503, nothing lost, and it goes on by itself when there is room again.
+
+    python benchmarks/service_full_disk.py FOLDER        # an empty folder on a small disk, such as a tmpfs of 6 MB
+
+A file fills the disk but for some room. People report until the service refuses. Then the file goes, those who were refused send the same
+bytes again, and the database is verified: everybody who was told to be counted is counted, once.
+"""
+
+import argparse
+import json
+import os
+import secrets
+import signal
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from service_load import EPISODE, PORT, started
+
+from confide.service.folder import ServiceFolder
+from confide.service.verification import verify_store
+
+ADDRESS = f"http://127.0.0.1:{PORT}"
+ROOM = 300_000  # bytes that are left
+
+
+def sent(key, subject, nonce):
+    body = json.dumps({"subject": subject, "generation": 0, "trajectory": EPISODE}).encode()
+    headers = {"Authorization": f"Bearer {key}", "Idempotency-Key": nonce, "Content-Type": "application/json"}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(f"{ADDRESS}/v1/runs/load/reports", body, headers)) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def ready():
+    try:
+        return urllib.request.urlopen(f"{ADDRESS}/ready").status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    server = started(PORT, "service", PORT, "joint", folder)
+    try:
+        key, filler = (folder / "key").read_text(), folder / "filler"
+        disk = os.statvfs(folder)
+        filler.write_bytes(bytes(max(disk.f_bavail * disk.f_frsize - ROOM, 0)))
+        told, refused = {}, {}
+        while len(refused) < 20 and len(told) < 200_000:
+            subject, nonce = secrets.token_hex(8), secrets.token_urlsafe(16)
+            code = sent(key, subject, nonce)
+            (told if code == 201 else refused)[subject] = (nonce, code)
+        print(f"{len(told):,} counted, then {sorted({code for _, code in refused.values()})}; ready: {ready()}")
+        filler.unlink()
+        start = time.monotonic()
+        while ready() != 200 and time.monotonic() - start < 30:
+            time.sleep(0.1)
+        print(f"ready again {time.monotonic() - start:.1f} s after there was room")
+        again = [sent(key, subject, nonce) for subject, (nonce, _) in refused.items()]
+        once = [sent(key, subject, nonce) for subject, (nonce, _) in list(told.items())[-100:]]
+        print(f"the refused, the same bytes again: {sorted(set(again))}; the last counted ones again: {sorted(set(once))}")
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(60)
+    place = ServiceFolder(folder / "service")
+    store = place.store()
+    counted = sum(store.participants("load").values())
+    print(f"told {len(told) + again.count(201) + again.count(200):,}, in the database {counted:,}")
+    failed = [found.says for found in verify_store(store, place.marks) if not found.holds]
+    print(f"verified: {failed or 'everything holds'}")
+
+
+if __name__ == "__main__":
+    main()
