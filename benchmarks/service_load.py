@@ -25,7 +25,7 @@ PORT = 18730
 CONNECTIONS = 64
 INTRODUCTION = (
     "Reports are durable (SQLite, WAL, synchronous=FULL) before they are answered: `likelihood-vi` on `lock`, 64 connections on loopback, "
-    "one process. Bare Starlette parses the same body and answers. All rows are of one run; other work was going on on the same cores."
+    "one process. Bare Starlette parses the same body and answers. All rows are of one run."
 )
 EPISODE = {"states": [0, 3, 5, 2, 9, 1], "actions": [0, 1, 2, 3, 0], "rewards": [0.0, 0.25, 0.0, 1.0, 0.0]}
 
