@@ -76,7 +76,6 @@ def test_it_says_what_a_run_does_and_changes_nothing(made, calibration, privacy)
 
 
 def test_secure_noise_is_explained_as_it_will_be_drawn():
-    pytest.importorskip("opendp")
     for privacy in (JointDP(1.0, 1e-5), LocalDP(1.0, 1e-5)):
         agent = make(UCRLVTR, "tight", privacy, noise=noise_source("secure"))
         (said,) = explain(agent).agents

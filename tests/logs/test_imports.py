@@ -6,6 +6,8 @@ import json
 import stat
 
 import numpy as np
+import pandas
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -374,10 +376,8 @@ def test_every_kind_of_table_gives_the_same_log(imported, tmp_path):
     lines = [f"{n % 7},s{n % 2},{n},{('mild', 'severe')[n % 3 == 0]},low,{n / 8}" for n in range(40)]
     imported(*lines)
     expected = pq.read_table(tmp_path / "log.parquet")
-    frame = pytest.importorskip("pandas").read_csv(tmp_path / "raw.csv", dtype={"condition": "category"})
-    polars = pytest.importorskip("polars").read_csv(
-        tmp_path / "raw.csv", schema_overrides={"patient": pytest.importorskip("polars").Categorical}
-    )
+    frame = pandas.read_csv(tmp_path / "raw.csv", dtype={"condition": "category"})
+    polars = pl.read_csv(tmp_path / "raw.csv", schema_overrides={"patient": pl.Categorical})
     table = pa.Table.from_pandas(frame, preserve_index=False)
     pq.write_table(table, tmp_path / "raw.parquet", row_group_size=7)
     feather.write_feather(table, tmp_path / "raw.arrow", compression="uncompressed")
