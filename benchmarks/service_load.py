@@ -66,7 +66,7 @@ def service(port, trust, folder):
         users=10_000_000,
         trust=trust,
         noise="fast",
-        batch=Batching(schedule=1_000_000),
+        batch=Batching(schedule=5_000_000),
     )
     opened = open_service(ServiceFolder(Path(folder) / "service"), [spec])
     Path(folder, "key").write_text(opened.keys["device"])
