@@ -1,92 +1,230 @@
 """Install a wheel into empty environments, the core alone and with each extra, try what a user tries first, and state sizes.
 
-python benchmarks/installation.py dist/confide-0.2.0-py3-none-any.whl [--write] [--extras core,report,all]
+python benchmarks/installation.py dist/confide-0.2.0-py3-none-any.whl [--pythons 3.11,3.12,3.13] [--extras each] [--write]
+
+`--pythons` are interpreters: versions (python3.12 must be on the path) or files. The default is the one that runs this script.
 """
 
 import argparse
+import contextlib
 import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-EXTRAS = ("core", "report", "logs", "compare", "accounting", "secure", "service", "gym", "all")
-# what an extra adds: a command or a script that needs it
+from record import record
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text().replace("\\\n", "")
+INSTALL, *START = (line.split(" #")[0].strip() for line in README.split("```sh\n")[1].split("```")[0].splitlines())
+ANALYST = re.findall(r"^\$ (.*)", README.split("## For analysts")[1].split("## ")[0], re.MULTILINE)
+FREE = 18930  # a port for the demonstration
+
+RAW = "user,step,state,reward\n" + "".join(f"p{u},{t},{(u + t) % 2},{t % 2}\n" for u in range(40) for t in range(3))
+SWEEP = 'agents = ["ucrl-vtr", "uniform"]\nproblems = ["lock"]\nepisodes = 100\nseeds = 2\n[privacy]\nepsilons = [1]\n'
+COMPOSE = """
+import confide
+from confide.privacy.loss import compose
+
+print(compose([confide.PureDP(0.1), confide.GaussianDP(0.1)], delta=1e-5))
+"""
+CONTROL = """
+import numpy as np
+from confide.problems import LQSystem, to_control
+
+print(to_control(LQSystem(0.9 * np.eye(2), np.eye(2), np.eye(2), np.eye(2), horizon=5, noise_radius=0.1)))
+"""
+MINARI = """
+import os
+
+os.environ["MINARI_DATASETS_PATH"] = os.path.abspath("minari")
+import confide
+
+try:
+    import minari
+except ImportError:
+    confide.logs.from_minari("some/data-v0", "log.parquet")
+from gymnasium import spaces
+from minari.data_collector import EpisodeBuffer
+
+ends = {"terminations": [False, True], "truncations": [False, False], "infos": {}}
+episodes = [EpisodeBuffer(id=i, seed=0, observations=[0, 1, 0], actions=[0, 1], rewards=[0.5, 1.0], **ends) for i in range(3)]
+about = dict.fromkeys(("algorithm_name", "author", "author_email", "code_permalink", "description"), "made up")
+minari.create_dataset_from_buffers(
+    "some/data-v0", episodes, observation_space=spaces.Discrete(2), action_space=spaces.Discrete(2), data_format="arrow", **about
+)
+confide.logs.from_minari("some/data-v0", "log.parquet")
+"""
+FILES = {"raw.csv": RAW, "sweep.toml": SWEEP, "compose.py": COMPOSE, "control_problem.py": CONTROL, "minari_log.py": MINARI}
+ALSO = {"cluster": "cluster,compare"}  # alone it has nothing to run
+# What an extra adds: commands of which the first one fails without it, and names an extra.
 TRIED = {
     "core": [
         "confide --version",
-        "confide run ucrl-vtr lock --epsilon 1 --delta 1e-5 --episodes 2000 --out run",
+        *START,
+        "confide verify run/ucrl-vtr-joint-eps1-delta1e-05/seed-0/certificate.json",
         "confide doctor",
     ],
-    "report": ["confide run ucrl-vtr lock --epsilon 1 --delta 1e-5 --episodes 500 --out run"],
-    "logs": ["confide logs import raw.csv --out log.parquet --time step --states 2"],
+    "report": [*START, "test -s run/report.html"],
+    "logs": [
+        "confide logs import raw.csv --out log.parquet --time step --states 2",
+        "confide evaluate log.parquet --states 2 --epsilon 1 --delta 1e-5 --return-bound 3 --source fast",
+    ],
     "compare": ["confide compare sweep.toml"],
-    "accounting": ["confide doctor"],
-    "secure": ["confide doctor"],
-    "service": ["confide service init service"],
-    "gym": ["confide run tabular-psrl gym:FrozenLake-v1 --horizon 20 --epsilon 1 --episodes 500"],
-    "all": ["confide doctor"],
+    "accounting": ["python compose.py"],
+    "secure": ["confide run ucrl-vtr lock --epsilon 1 --delta 1e-5 --episodes 500 --source secure"],
+    "service": [f"confide serve --demo --port {FREE}"],  # and `confide service check`, by Environment.serve
+    "gym": ["confide run tabular-psrl gym:FrozenLake-v1 --horizon 20 --epsilon 1 --delta 1e-5 --episodes 500"],
+    "control": ["python control_problem.py"],
+    "icu": ["confide run uniform icu-sepsis --episodes 100"],
+    "minari": ["python minari_log.py"],
+    "cluster": ["confide compare sweep.toml --backend ray --again", "confide compare sweep.toml --backend dask --again"],
 }
-RAW = "user,step,state,reward\n" + "".join(f"p{u},{t},{(u + t) % 2},{t % 2}\n" for u in range(40) for t in range(3))
-SWEEP = 'agents = ["ucrl-vtr", "uniform"]\nproblems = ["lock"]\nepisodes = 100\nseeds = 1\n[privacy]\nepsilons = [1]\n'
+TRIED["all"] = ["confide doctor", *ANALYST, "test -s policy/report.html"]
 
 
-def size(folder):
-    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()) / 1e6
+class Environment:
+    """A virtual environment, and a folder to work in."""
 
+    def __init__(self, place, python):
+        subprocess.run([python, "-m", "venv", place / "venv"], check=True)
+        self.place = place
+        path = f"{place / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        self.variables = {**os.environ, "PATH": path, "NUMBA_CACHE_DIR": str(place / "numba")}
+        self.variables.pop("PYTHONPATH", None)
+        for name, text in FILES.items():
+            (place / name).write_text(text)
+        shutil.copytree(ROOT / "examples", place / "examples")  # README's commands for analysts start with a simulated table
+        self.empty = self.size()
 
-def run(command, place, binaries):
-    path = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "NUMBA_CACHE_DIR": str(place / "numba")}
-    path.pop("PYTHONPATH", None)
-    done = subprocess.run(command, shell=True, cwd=place, env=path, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{command}\n{done.stdout}\n{done.stderr}")
-    return done.stdout
+    def size(self):
+        """Megabytes of all packages."""
+        files = (path for path in (self.place / "venv" / "lib").rglob("*") if path.is_file() and not path.is_symlink())
+        return sum(path.lstat().st_size for path in files) / 1e6
 
+    def packages(self):
+        return set(self.run("pip list --disable-pip-version-check --format freeze").split())
 
-def tried(wheel, extra):
-    """Megabytes of the packages, and how long `import confide` takes at best, in seconds."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        subprocess.run([sys.executable, "-m", "venv", place / "venv"], check=True)
-        binaries = place / "venv" / "bin"
-        packages = next((place / "venv" / "lib").glob("python*")) / "site-packages"
-        before = size(packages)
-        wanted = f"{wheel}" if extra == "core" else f"{wheel}[{extra}]"
-        run(f"pip install --quiet --disable-pip-version-check '{wanted}'", place, binaries)
-        installed = size(packages) - before
-        (place / "raw.csv").write_text(RAW)
-        (place / "sweep.toml").write_text(SWEEP)
-        for command in TRIED[extra]:
-            run(command, place, binaries)
+    @contextlib.contextmanager
+    def installed(self, wheel, extra):
+        """The megabytes that a wheel with an extra takes. What it added is removed again."""
+        before = self.packages()
+        extras = "" if extra == "core" else f"[{ALSO.get(extra, extra)}]"
+        self.run(f"pip install --quiet --disable-pip-version-check '{wheel}{extras}'")
+        yield self.size() - self.empty
+        added = self.packages() - before
+        if added:
+            self.run(f"pip uninstall --quiet --yes {' '.join(package.partition('==')[0] for package in added)}")
+        assert self.packages() == before
+
+    def start(self, command):
+        return subprocess.Popen(
+            command, shell=True, cwd=self.place, env=self.variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def run(self, command, *, fails=""):
+        """What a command prints. It must succeed; or fail, and say what is missing."""
+        if command.startswith("confide serve") and not fails:
+            return self.serve(command)
+        process = self.start(command)
+        said, _ = process.communicate()
+        if bool(process.returncode) != bool(fails) or fails not in said:
+            raise SystemExit(f"{command}\nended with {process.returncode}\n{said}")
+        return said
+
+    def serve(self, command):
+        """A service runs until it is stopped: check it from outside as soon as it answers."""
+        service = self.start(command)
+        try:
+            for line in service.stdout:
+                if line.startswith("serving at"):
+                    break
+            return self.run(f"confide service check http://127.0.0.1:{FREE} demo")
+        finally:
+            os.killpg(service.pid, signal.SIGTERM)
+            service.communicate()
+
+    def import_seconds(self):
         took = []
         for _ in range(5):
             start = time.perf_counter()
-            run("python -c 'import confide'", place, binaries)
+            self.run("python -c 'import confide'")
             bare = time.perf_counter()
-            run("python -c pass", place, binaries)
+            self.run("python -c pass")
             took.append(bare - start - (time.perf_counter() - bare))
-        return installed, min(took)
+        return min(took)
+
+
+def measured(python, wheel, extras):
+    """Megabytes of the packages, and how long `import confide` takes at best, in seconds: first of the core, then with each extra."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = Environment(Path(folder), python)
+        with environment.installed(wheel, "core") as megabytes:
+            for command in TRIED["core"]:
+                environment.run(command)
+            for extra in TRIED.keys() - {"core", "report", "all"}:
+                environment.run(TRIED[extra][0], fails="pip install 'confide[")
+            yield "core", megabytes, environment.import_seconds()
+            for extra in extras:
+                shutil.rmtree(environment.place / "run", ignore_errors=True)
+                with environment.installed(wheel, extra) as megabytes:
+                    for command in TRIED[extra]:
+                        environment.run(command)
+                    yield extra, megabytes, environment.import_seconds()
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("wheel", type=Path)
-    parser.add_argument("--extras", default="core,all")
+    parser.add_argument("--pythons", default=sys.executable)
+    parser.add_argument("--extras", default="all")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    rows = ["| extra | packages, MB | `import confide`, s | tried |", "|---|---|---|---|"]
-    for extra in given.extras.split(",") if given.extras != "each" else EXTRAS:
-        megabytes, seconds = tried(given.wheel.resolve(), extra)
-        rows.append(f"| {extra} | {megabytes:.0f} | {seconds:.2f} | `{'`, `'.join(TRIED[extra])}` |")
-        print(rows[-1], flush=True)
+    extras = list(TRIED)[1:] if given.extras == "each" else given.extras.split(",")
+    wheel = given.wheel.resolve()
+    found = {}
+    for python in given.pythons.split(","):
+        interpreter = shutil.which(python) or shutil.which(f"python{python}") or parser.error(f"no interpreter {python}")
+        version = subprocess.run([interpreter, "-V"], capture_output=True, text=True, check=True).stdout.split()[1]
+        for extra, megabytes, seconds in measured(interpreter, wheel, extras):
+            found[version, extra] = f"{megabytes:.0f} | {seconds:.2f}"
+            print(f"{version} | {extra} | {found[version, extra]}", flush=True)
     if given.write:
-        from record import record
+        record("Installation", page(wheel, found), write=True)
 
-        python = ".".join(map(str, sys.version_info[:3]))
-        said = f"Python {python}, a new environment for each row; pip itself is not counted. Every command in the last column succeeded."
-        record("Sizes of an installation", f"{said}\n\n" + "\n".join(rows) + "\n", write=True)
+
+def page(wheel, found):
+    """Sizes and times by Python and extra, and what was tried."""
+    versions, extras = (list(dict.fromkeys(some)) for some in zip(*found, strict=True))
+    lines = [
+        f"The wheel ({wheel.stat().st_size / 1e6:.1f} MB) was installed into an empty environment for each Python, "
+        "and each extra was added to it, tried, and removed again. "
+        "MB are those of all packages without pip; seconds are what `import confide` takes beyond the start of Python, the best of five. "
+        "All commands below succeeded. `cluster` was installed with `compare`. Versions of packages are the newest that pip found.",
+        "",
+        "| extra | " + " | ".join(f"{version}: MB | import, s" for version in versions) + " |",
+        "|---|" + "---|---|" * len(versions),
+    ]
+    lines += [
+        f"| {'none' if extra == 'core' else f'`{extra}`'} | {' | '.join(found[version, extra] for version in versions)} |"
+        for extra in extras
+    ]
+    lines += ["", "## What was tried"]
+    for extra in extras:
+        said = {
+            "core": "Without extras. Also the first command of each other extra but `report`, which must fail and name an extra:",
+            "all": "`all`, with README's commands for analysts:",
+        }
+        lines += ["", said.get(extra, f"`{extra}`:"), "", "```sh", *TRIED[extra], "```"]
+    scripts = {name: FILES[name] for name in FILES if name.endswith(".py")}
+    lines += ["", f"The scripts {', '.join(f'`{name}`' for name in scripts)} are in `benchmarks/installation.py`."]
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

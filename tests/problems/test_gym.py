@@ -175,7 +175,7 @@ def test_without_gymnasium(monkeypatch):
     monkeypatch.delitem(sys.modules, "confide.problems.sampled", raising=False)
     monkeypatch.delattr(confide.problems, "sampled", raising=False)
     for name in ("from_gymnasium", "to_gymnasium", "GymProblem", "environment", "binned"):
-        with pytest.raises(MissingExtra, match=r'pip install "confide\[gym\]"'):
+        with pytest.raises(MissingExtra, match=r"pip install 'confide\[gym\]'"):
             getattr(confide.problems, name)
 
 

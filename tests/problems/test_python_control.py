@@ -134,7 +134,7 @@ def test_the_library_is_imported_by_nobody_but_who_exports():
 
 def test_without_the_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "control", None)
-    with pytest.raises(MissingExtra, match=r'pip install "confide\[control\]"'):
+    with pytest.raises(MissingExtra, match=r"pip install 'confide\[control\]'"):
         to_control(thermal())
     with pytest.raises(InvalidParameter, match=r"a control\.StateSpace was expected"):
         from_control(spring(), dt=0.1, **COSTS)

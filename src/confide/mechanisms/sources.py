@@ -330,6 +330,6 @@ def _opendp() -> Any:
     try:
         import opendp.prelude as dp
     except ImportError:
-        raise MissingExtra('secure noise needs OpenDP: pip install "confide[secure]"') from None
+        raise MissingExtra("secure noise needs OpenDP: pip install 'confide[secure]'") from None
     dp.enable_features("contrib")
     return dp

@@ -23,7 +23,7 @@ try:
     from gymnasium import vector as vector
     from gymnasium import wrappers
 except ImportError:
-    raise MissingExtra('Gymnasium environments need Gymnasium: pip install "confide[gym]"') from None
+    raise MissingExtra("Gymnasium environments need Gymnasium: pip install 'confide[gym]'") from None
 
 if TYPE_CHECKING:
     from confide.problems.environments import FiniteEnv, LinearEnv

@@ -71,7 +71,7 @@ def to_control(system: LQSystem, dt: float | Literal[True] = True) -> "control.S
     try:
         import control
     except ImportError:
-        raise MissingExtra('python-control is not installed: pip install "confide[control]"') from None
+        raise MissingExtra("python-control is not installed: pip install 'confide[control]'") from None
     if dt is not True:
         _check_step(dt)
         dt = float(dt)

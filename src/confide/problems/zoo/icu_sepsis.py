@@ -60,7 +60,7 @@ def _transitions() -> Transitions:
 def _read(key: str) -> Array:
     package = importlib.util.find_spec("icu_sepsis")  # finds, does not import
     if package is None or not package.submodule_search_locations:
-        raise MissingExtra('icu-sepsis needs the data of the icu-sepsis package: pip install "confide[icu]"')
+        raise MissingExtra("icu-sepsis needs the data of the icu-sepsis package: pip install 'confide[icu]'")
     path = Path(package.submodule_search_locations[0]) / "envs" / "assets" / "dynamics.npz"
     try:
         with np.load(path, allow_pickle=False) as data:
