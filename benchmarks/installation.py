@@ -117,9 +117,11 @@ class Environment:
         extras = "" if extra == "core" else f"[{ALSO.get(extra, extra)}]"
         self.run(f"pip install --quiet --disable-pip-version-check '{wheel}{extras}'")
         yield self.size() - self.empty
-        added = self.packages() - before
-        if added:
-            self.run(f"pip uninstall --quiet --yes {' '.join(package.partition('==')[0] for package in added)}")
+        after = self.packages()
+        if after != before:
+            self.run(f"pip uninstall --quiet --yes {' '.join(package.partition('==')[0] for package in after - before)}")
+        if before - after:  # an extra may need another version of what was there
+            self.run(f"pip install --quiet --disable-pip-version-check --no-deps {' '.join(before - after)}")
         assert self.packages() == before
 
     def start(self, command):
@@ -165,7 +167,7 @@ def measured(python, wheel, extras):
     """Megabytes of the packages, and how long `import confide` takes at best, in seconds: first of the core, then with each extra."""
     with tempfile.TemporaryDirectory() as folder:
         environment = Environment(Path(folder), python)
-        with environment.installed(wheel, "core") as megabytes:
+        with environment.installed(wheel, "core") as megabytes:  # the extras below come on top of it
             for command in TRIED["core"]:
                 environment.run(command)
             for extra in TRIED.keys() - {"core", "report", "all"}:

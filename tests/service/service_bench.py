@@ -1,9 +1,11 @@
 """A service in a folder of its own, with fast noise, and devices that talk to it in the same process."""
 
 import asyncio
+import os
 import secrets
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -31,6 +33,12 @@ def spec(name="demo", *, trust="joint", users=60, every=20, batch=None, **more):
     }
     chosen = batch or Batching(schedule=every)
     return RunSpec(name=name, trust=trust, users=users, batch=chosen, **(given | more))
+
+
+def still_open(path):
+    """Files of this process that are the database, its log or its index."""
+    links = (Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd"))
+    return [found for link in links if link.is_symlink() and (found := os.readlink(link)).startswith(str(path))]
 
 
 class Bench:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from service_bench import Bench, spec
+from service_bench import Bench, spec, still_open
 
 import confide
 from confide.audit.verify import verify
@@ -173,9 +173,12 @@ def test_a_backup_that_is_put_back_is_refused(bench, tmp_path):
     shutil.copy(tmp_path / "backup", bench.folder.database)
     with pytest.raises(StateError, match="release 1 was already shown: a backup was put back"):
         bench.folder.open()
+    assert still_open(bench.folder.database) == []
     bench.folder.let_go()
     bench.folder.database.write_bytes(now)
-    assert bench.folder.open().runs["demo"].generation == 1
+    again = bench.folder.open()
+    assert again.runs["demo"].generation == 1
+    again.stop()
 
 
 @ON_SQLITE
@@ -229,6 +232,7 @@ def test_a_run_that_was_served_from_a_lost_database_is_not_served_again(bench):
     other = Bench(bench.folder)
     with pytest.raises(StateError, match="was served before"):
         other.create()
+    other.stop()
 
 
 def test_a_manifest_is_never_changed(bench):

@@ -3,6 +3,7 @@
 import sqlite3
 
 import pytest
+from service_bench import still_open
 
 from confide.errors import StateError, StoreError
 from confide.service.sql import migrations
@@ -55,9 +56,11 @@ def test_a_newer_schema_and_other_databases_are_refused(store, tmp_path):
     other.close()
     with pytest.raises(StoreError, match="not the database of a confide service"):
         SqliteStore(tmp_path / "other.sqlite")
+    assert still_open(tmp_path / "other.sqlite") == [] != still_open(store.path)
     (tmp_path / "text.sqlite").write_text("no database at all, but a text that is long enough" * 9)
     with pytest.raises(StoreError, match="SQLITE_NOTADB"):
         SqliteStore(tmp_path / "text.sqlite")
+    assert still_open(tmp_path / "text.sqlite") == []
 
 
 def test_a_generation_is_closed_once(bench):

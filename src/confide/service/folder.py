@@ -166,4 +166,9 @@ class ServiceFolder:
         """The service, for this process alone."""
         self.hold()
         made: Callable[..., Service] = more.pop("service", Service)
-        return made(self.store(), self.keys, self.marks, **more)
+        store = self.store()
+        try:
+            return made(store, self.keys, self.marks, **more)
+        except BaseException:
+            store.close()
+            raise

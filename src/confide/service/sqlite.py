@@ -31,32 +31,33 @@ class SqliteStore(Reads):
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        with _as_store_error():
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o600))
-            self._writer, self._reader = self._connect(), self._connect()
         self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
-        self._migrate()
+        with contextlib.ExitStack() as opened, _as_store_error():
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o600))
+            self._writer, self._reader = self._connect(opened), self._connect(opened)
+            self._migrate()
+            opened.pop_all()  # they stay open, unless something above failed
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, opened: contextlib.ExitStack) -> sqlite3.Connection:
         made = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)
+        opened.callback(made.close)
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON", "temp_store=MEMORY"):
             made.execute(f"PRAGMA {pragma}")
         return made
 
     def _migrate(self) -> None:
         steps = migrations("sqlite")
-        with _as_store_error():
-            (made_by,), (version,) = (
-                self._writer.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
+        (made_by,), (version,) = (
+            self._writer.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
+        )
+        if made_by not in (0, _APPLICATION):
+            raise StoreError(f"{self.path.name} is not the database of a confide service")
+        if version > len(steps):
+            raise StoreError(f"{self.path.name} has schema {version}, this confide knows {len(steps)}: use a newer confide")
+        for number, step in enumerate(steps[version:], start=version + 1):
+            self._writer.executescript(
+                f"BEGIN IMMEDIATE;\n{step}\nPRAGMA application_id={_APPLICATION};\nPRAGMA user_version={number};\nCOMMIT;"
             )
-            if made_by not in (0, _APPLICATION):
-                raise StoreError(f"{self.path.name} is not the database of a confide service")
-            if version > len(steps):
-                raise StoreError(f"{self.path.name} has schema {version}, this confide knows {len(steps)}: use a newer confide")
-            for number, step in enumerate(steps[version:], start=version + 1):
-                self._writer.executescript(
-                    f"BEGIN IMMEDIATE;\n{step}\nPRAGMA application_id={_APPLICATION};\nPRAGMA user_version={number};\nCOMMIT;"
-                )
 
     @contextlib.contextmanager
     def transaction(self) -> "Iterator[SqliteTransaction]":
