@@ -50,5 +50,8 @@ def test_the_table_sorts_and_filters(learned, browser, tmp_path, width):
     assert sorted(page.evaluate(names)) == ["bank", "far bank"]
     assert page.inner_text("#told") == "2 of 4 rows"
     assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+    assert (
+        page.evaluate("() => document.querySelector('.plot img').width") > 500
+    )  # its text can be read: the figure scrolls inside its box
     assert complaints == []
     page.close()

@@ -8,7 +8,7 @@ import pytest
 from service_bench import Bench
 
 from confide.privacy.accounting import gaussian_epsilon
-from confide.service.public_page import all_reports, digits, public_index, public_page, unbroken
+from confide.service.public_page import all_reports, digits, public_index, public_page, size, unbroken
 from confide.service.spec import Batching
 
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'&"
@@ -111,6 +111,10 @@ def test_numbers_of_the_promise_stay_together():
         unbroken("almost nothing (epsilon = 1, delta = 1e-05).")
         == "almost nothing (epsilon\u00a0=\u00a01, delta\u00a0=\u00a01e\u201105)."
     )
+
+
+def test_sizes_have_no_exponent():
+    assert [size(value) for value in (1583.2, 999.6, 31.04, 0.5, 1.2e6)] == ["1,583", "1,000", "31", "0.5", "1,200,000"]
 
 
 def test_digits():

@@ -41,7 +41,14 @@ def environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name, shown in (("count", "{:,}".format), ("short", short), ("digits", digits), ("utc", utc), ("unbroken", unbroken)):
+    for name, shown in (
+        ("count", "{:,}".format),
+        ("short", short),
+        ("digits", digits),
+        ("size", size),
+        ("utc", utc),
+        ("unbroken", unbroken),
+    ):
         made.filters[name] = shown
     made.globals |= {"static": {name: f"/static/{name}?v={digest[:12]}" for name, (_, digest) in static_files().items()}}
     return made
@@ -80,6 +87,11 @@ def unbroken(text: str) -> str:
 def digits(value: float) -> str:
     """Three digits after the point, or three significant ones of what is smaller."""
     return f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2g}"
+
+
+def size(value: float) -> str:
+    """Three significant digits, or all of them before the point: no exponent of ten."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def utc(seconds: float) -> str:
