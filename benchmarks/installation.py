@@ -7,6 +7,7 @@ python benchmarks/installation.py dist/confide-0.2.0-py3-none-any.whl [--pythons
 
 import argparse
 import contextlib
+import math
 import os
 import re
 import shutil
@@ -88,6 +89,10 @@ TRIED = {
 TRIED["all"] = ["confide doctor", *ANALYST, "test -s policy/report.html"]
 
 
+class Failed(Exception):
+    pass
+
+
 class Environment:
     """A virtual environment, and a folder to work in."""
 
@@ -137,7 +142,7 @@ class Environment:
         process = self.start(command)
         said, _ = process.communicate()
         if bool(process.returncode) != bool(fails) or fails not in said:
-            raise SystemExit(f"{command}\nended with {process.returncode}\n{said}")
+            raise Failed(f"{command}\nended with {process.returncode}\n{said}")
         return said
 
     def serve(self, command):
@@ -177,7 +182,11 @@ def measured(python, wheel, extras):
                 shutil.rmtree(environment.place / "run", ignore_errors=True)
                 with environment.installed(wheel, extra) as megabytes:
                     for command in TRIED[extra]:
-                        environment.run(command)
+                        try:
+                            environment.run(command)
+                        except Failed as error:
+                            print(error)
+                            megabytes = math.nan
                     yield extra, megabytes, environment.import_seconds()
 
 
@@ -195,7 +204,7 @@ def main():
         interpreter = shutil.which(python) or shutil.which(f"python{python}") or parser.error(f"no interpreter {python}")
         version = subprocess.run([interpreter, "-V"], capture_output=True, text=True, check=True).stdout.split()[1]
         for extra, megabytes, seconds in measured(interpreter, wheel, extras):
-            found[version, extra] = f"{megabytes:.0f} | {seconds:.2f}"
+            found[version, extra] = f"{megabytes:.0f} | {seconds:.2f}"  # nan: a command failed
             print(f"{version} | {extra} | {found[version, extra]}", flush=True)
     if given.write:
         record("Installation", page(wheel, found), write=True)
@@ -208,7 +217,7 @@ def page(wheel, found):
         f"The wheel ({wheel.stat().st_size / 1e6:.1f} MB) was installed into an empty environment for each Python, "
         "and each extra was added to it, tried, and removed again. "
         "MB are those of all packages without pip; seconds are what `import confide` takes beyond the start of Python, the best of five. "
-        "All commands below succeeded. `cluster` was installed with `compare`. Versions of packages are the newest that pip found.",
+        "All commands below succeeded, except where MB are nan. `cluster` was installed with `compare`. Versions of packages are the newest that pip found.",
         "",
         "| extra | " + " | ".join(f"{version}: MB | import, s" for version in versions) + " |",
         "|---|" + "---|---|" * len(versions),

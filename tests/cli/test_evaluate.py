@@ -289,7 +289,7 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
         (["--features", "none.npy"], "cannot read the features: no such file: none.npy"),
         (["--features", "none.csv"], "cannot read the features: no such file: none.csv"),
         (["--features", "nan.csv"], "the features in nan.csv must be finite, and some are NaN or infinite"),
-        (["--return-bound", "0"], "return_bound must be positive and finite, got return_bound=0.0"),
+        (["--return-bound", "0"], "--return-bound must be positive and finite, got --return-bound 0.0"),
         (
             ["--estimator", "subsample", "--delta", "0"],
             "each user with probability delta: ask for CentralDP with a delta above 0",

@@ -97,7 +97,7 @@ def test_learned_rewards_and_no_privacy(log, call):
     [
         (["--terminal", 4], "--terminal must be a state in 0..3"),
         (["--rewards", "nothing.csv"], "no such file"),
-        (["--discount", 1], "return_bound=(low, high) is needed"),
+        (["--discount", 1], "give their range (return_bound, or --return-bound LOW HIGH)"),
         (["--action", "dose"], "column 'dose' is missing"),
         (["--states", 0], "--states"),
         (["--pessimism", "nan"], "pessimism"),

@@ -51,8 +51,8 @@ def test_plan_proposes(call, tmp_path, monkeypatch):
         (["--max-steps", "9"], "--max-steps needs --propose"),
         (["--reward-range", "0", "2"], "--reward-range needs --propose"),
         (["--propose", "--once", "--discount", "2"], "discount must be in [0, 1]"),
-        (["--spread", "nan"], "spread must be between 0 and return_bound = 1, got spread=nan"),
-        (["--return-std", "-1"], "return_std must be between 0 and"),
+        (["--spread", "nan"], "--spread must be between 0 and return_bound = 1, got --spread nan"),
+        (["--return-std", "-1"], "--return-std must be between 0 and"),
         (["--visit-shares", "none.npy"], "cannot read the visit shares"),
     ],
 )

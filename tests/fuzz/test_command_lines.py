@@ -39,10 +39,10 @@ def test_no_command_line_ends_in_a_traceback_or_never(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([*BASE, "1", "--horizon", "-1"], "horizon must be at least 1, got horizon=-1"),
-        ([*BASE, "1e-320"], "epsilon must be at least 1e-30 and at most 1e30, got epsilon=1e-320"),
+        ([*BASE, "1", "--horizon", "-1"], "--horizon must be at least 1, got --horizon -1"),
+        ([*BASE, "1e-320"], "--epsilon must be at least 1e-30 and at most 1e30, got --epsilon 1e-320"),
         ([*BASE, "1", "--seeds", "9" * 400], "seeds must be at most 10000"),
-        ([*BASE, "1", "--seeds", "10001"], "seeds must be at most 10000, got seeds=10001"),
+        ([*BASE, "1", "--seeds", "10001"], "--seeds must be at most 10000, got --seeds 10001"),
         ([*BASE, "1", "--set", "privacy=1"], "ucrl-vtr has no option privacy"),
         (["run", "ucrl-vtr", "lock", "--episodes", "9" * 400], "episodes must be at most 1e15"),
         (["calibrate", "--horizon", str(2**63)], "must be"),

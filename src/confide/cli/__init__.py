@@ -3,6 +3,7 @@
 Everything heavy is imported inside the commands, so that `confide --help` is instant.
 """
 
+import re
 import sys
 import warnings
 from typing import Annotated, Any
@@ -85,7 +86,7 @@ def main(arguments: list[str] | None = None) -> None:
                 warnings.showwarning = _warn
                 code = app(arguments, standalone_mode=False)
         except ConfideError as error:
-            _fail(str(error))
+            _fail(_with_options(str(error), sys.argv[1:] if arguments is None else arguments))
         except typer.TyperException as error:
             message = error.format_message() if hasattr(error, "format_message") else str(error)
             if type(error).__name__ == "NoArgsIsHelpError":
@@ -107,6 +108,16 @@ def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -
     """Print our own warnings as one line; ignore those of other libraries."""
     if issubclass(category, ConfideWarning):
         print(f"warning: {one_line(str(message))}", file=sys.stderr)
+
+
+def _with_options(message: str, arguments: list[str]) -> str:
+    """An error of the library names parameters of Python: name the options instead that were given for them."""
+    for option in {argument.partition("=")[0] for argument in arguments}:
+        if re.fullmatch(r"--[a-z]+(-[a-z]+)*", option):
+            name = option[2:].replace("-", "_")
+            message = re.sub(rf"\bgot {name}=", f"got {option} ", message)
+            message = re.sub(rf"\b{name}(?= must\b)" if "_" in name else rf"^{name}(?= must\b)", option, message)
+    return message
 
 
 def _fail(message: str, code: int = 2) -> None:

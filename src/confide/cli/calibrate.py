@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from confide.cli.options import AsJson, Delta, Epsilon, print_json
+from confide.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from confide.mixtures.printed import LambdaNoise
@@ -22,6 +23,10 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Show how much noise a guarantee needs: each counter, printed constants and exact calibration."""
+    if delta == 0:
+        raise InvalidParameter(
+            "--delta must be above 0: this table is about Gaussian noise; confide explain AGENT --delta 0 shows the noise of an agent"
+        )
     rows = calibrations(epsilon, delta, episodes, horizon, dimension, failure)
     if dimension > 1:  # with one kernel there is nothing to learn, and no agent
         rows.append(_agent(rows[0], epsilon, delta, episodes, horizon, dimension))

@@ -97,7 +97,9 @@ class ModelRelease:
         between = np.where(terminal[:, None], 0.0, [[low, high]]) if rewards is None else rewards
         bounds = self.return_bound or return_range(between, terminal, self.discount, ends=bool(self.ends))
         if bounds is None:
-            raise InvalidParameter("return_bound=(low, high) is needed: with discount=1 returns have no bound of their own")
+            raise InvalidParameter(
+                "returns have no bound of their own if the discount is 1: give their range (return_bound, or --return-bound LOW HIGH)"
+            )
         start: Array | None = self.start  # type: ignore[assignment]
         return Table(S, A, self.discount, support, terminal, rewards, low, high, *bounds, start)
 
