@@ -199,13 +199,16 @@ def main():
     given = parser.parse_args()
     extras = list(TRIED)[1:] if given.extras == "each" else given.extras.split(",")
     wheel = given.wheel.resolve()
-    found = {}
+    found, failed = {}, False
     for python in given.pythons.split(","):
         interpreter = shutil.which(python) or shutil.which(f"python{python}") or parser.error(f"no interpreter {python}")
         version = subprocess.run([interpreter, "-V"], capture_output=True, text=True, check=True).stdout.split()[1]
         for extra, megabytes, seconds in measured(interpreter, wheel, extras):
-            found[version, extra] = f"{megabytes:.0f} | {seconds:.2f}"  # nan: a command failed
+            found[version, extra] = f"{megabytes:.0f} | {seconds:.2f}"
+            failed |= math.isnan(megabytes)
             print(f"{version} | {extra} | {found[version, extra]}", flush=True)
+    if failed:
+        raise SystemExit(1)
     if given.write:
         record("Installation", page(wheel, found), write=True)
 
@@ -217,7 +220,7 @@ def page(wheel, found):
         f"The wheel ({wheel.stat().st_size / 1e6:.1f} MB) was installed into an empty environment for each Python, "
         "and each extra was added to it, tried, and removed again. "
         "MB are those of all packages without pip; seconds are what `import confide` takes beyond the start of Python, the best of five. "
-        "All commands below succeeded, except where MB are nan. `cluster` was installed with `compare`. Versions of packages are the newest that pip found.",
+        "All commands below succeeded. `cluster` was installed with `compare`. Versions of packages are the newest that pip found.",
         "",
         "| extra | " + " | ".join(f"{version}: MB | import, s" for version in versions) + " |",
         "|---|" + "---|---|" * len(versions),

@@ -6,6 +6,7 @@ import sys
 import urllib.request
 
 import pytest
+from service_bench import still_open
 
 from confide.service.folder import ServiceFolder
 
@@ -40,6 +41,7 @@ def test_what_cannot_be_served_is_said(call, tmp_path):
     assert "nothing to serve" in call("serve", code=2)
     (tmp_path / "run.toml").write_text(RUN.replace("lock", "none"))
     assert "unknown problem" in call("serve", str(tmp_path / "run.toml"), "--folder", str(tmp_path / "x"), code=2)
+    assert still_open(tmp_path / "x" / "service.sqlite") == []
     assert "cannot read" in call("serve", str(tmp_path / "missing.toml"), code=2)
 
 

@@ -361,5 +361,5 @@ def test_icu_sepsis_imports_neither_its_package_nor_the_old_gym():
 
 def test_icu_sepsis_without_its_package(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(MissingExtra, match=r'pip install "confide\[icu\]"'):
+    with pytest.raises(MissingExtra, match=r"pip install 'confide\[icu\]'"):
         icu_sepsis_expert()

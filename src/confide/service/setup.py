@@ -34,10 +34,14 @@ def open_service(folder: ServiceFolder, specs: Sequence[RunSpec]) -> Opened:
         if not folder.exists():
             folder.init()
         service = folder.open()
-        for spec in specs:
-            service.create(spec)
-        roles = () if service.store.api_keys() else ("admin", "device")
-        return Opened(service, {role: new_api_key(service.store, role, "first start", "command line") for role in roles})
+        try:
+            for spec in specs:
+                service.create(spec)
+            roles = () if service.store.api_keys() else ("admin", "device")
+            return Opened(service, {role: new_api_key(service.store, role, "first start", "command line") for role in roles})
+        except BaseException:
+            service.stop()
+            raise
 
 
 def folder_of(spec: RunSpec | None, given: Path | None) -> Path:
