@@ -45,7 +45,7 @@ def test_snippets_run(page, folder, capsys, monkeypatch):
             for expected in re.findall(r"^# (.*)$", code, re.MULTILINE):  # a comment line after a print is its output
                 assert expected in printed
         elif kind == "console":
-            for line in code.splitlines():
+            for line in code.replace("\\\n", "").splitlines():
                 run_command(line, monkeypatch)
 
 
