@@ -1,5 +1,7 @@
 """Printing a table, and writing it into docs/benchmarks with the commit and the arguments that made it."""
 
+import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +14,14 @@ def commit() -> str:
     return found.stdout.strip()
 
 
+def machine() -> str:
+    """Of a benchmark: what its speed depends on."""
+    return f"{os.cpu_count()} cores ({platform.machine()}), {platform.system()}, Python {platform.python_version()}"
+
+
 def record(title: str, text: str, *, write: bool) -> None:
     print(text)
     if write:
         command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
-        (DOCS / f"{Path(sys.argv[0]).stem}.md").write_text(f"# {title}\n\nMade by `{command}` at commit {commit()}.\n\n{text}")
+        made = f"Made by `{command}` at commit {commit()} on {machine()}."
+        (DOCS / f"{Path(sys.argv[0]).stem}.md").write_text(f"# {title}\n\n{made}\n\n{text}")
