@@ -254,7 +254,8 @@ def main():
     lines = ["| | per second | server CPU, us | median, ms | p99, ms |", "|---|---|---|---|---|"]
     for name, found in rows.items():
         rate, cpu, middle, late = np.median(found, axis=0)
-        lines.append(f"| {name} | {rate:,.0f} | {cpu:.0f} | {middle:.1f} | {late:.1f} |")
+        waited = f"{middle:.1f} | {late:.1f}" if middle else " | "
+        lines.append(f"| {name} | {rate:,.0f} | {cpu:.0f} | {waited} |")
     lines += ["", "Of the bare app's rate in the same round:", "", "| | median | least | most |", "|---|---|---|---|"]
     for trust in ("joint", "local"):
         for method in ("POST", "GET"):
