@@ -28,7 +28,10 @@ INTRODUCTION = (
     "one process. Bare Starlette parses the same body and answers. The servers wait side by side and are asked in turn, in rounds of a few "
     "seconds: the table has medians over rounds."
 )
-MEMORY = "One service on SQLite takes durable reports of a joint run (`likelihood-vi` on `lock`) into one open batch, over 64 connections."
+MEMORY = (
+    "One service on SQLite takes durable reports of a joint run (`likelihood-vi` on `lock`) into one open batch, over 64 connections. "
+    "For speed see [load](service_load.md)."
+)
 EPISODE = {"states": [0, 3, 5, 2, 9, 1], "actions": [0, 1, 2, 3, 0], "rewards": [0.0, 0.25, 0.0, 1.0, 0.0]}
 
 
