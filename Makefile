@@ -47,9 +47,9 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
+# Pages of docs/benchmarks, made again: make bench PAGES="counters samplers". Without PAGES all of them, which takes many hours.
 bench: $(READY)
-	$(BIN)/python benchmarks/counters.py
-	$(BIN)/python benchmarks/samplers.py
+	$(BIN)/python benchmarks/rerun.py $(PAGES)
 
 # The TypeScript client and its example page, into clients/typescript/dist.
 client: $(TOOLS)

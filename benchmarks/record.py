@@ -1,4 +1,4 @@
-"""Printing a table, and writing it into docs/benchmarks with the commit, the arguments and the machine that made it."""
+"""Printing a table, and writing it into docs/benchmarks with the commit and the arguments that made it."""
 
 import os
 import platform
@@ -15,12 +15,14 @@ def commit() -> str:
 
 
 def machine() -> str:
-    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    """Of a benchmark: what its speed depends on."""
+    return f"{os.cpu_count()} cores ({platform.machine()}), {platform.system()}, Python {platform.python_version()}"
 
 
-def record(title: str, text: str, *, write: bool) -> None:
+def record(title: str, text: str, *, write: bool, page: str | None = None) -> None:
+    """`page`: its name, if a script writes several."""
     print(text)
     if write:
         command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
         made = f"Made by `{command}` at commit {commit()} on {machine()}."
-        (DOCS / f"{Path(sys.argv[0]).stem}.md").write_text(f"# {title}\n\n{made}\n\n{text}")
+        (DOCS / f"{page or Path(sys.argv[0]).stem}.md").write_text(f"# {title}\n\n{made}\n\n{text}")

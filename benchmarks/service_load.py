@@ -1,7 +1,7 @@
 """How many durable reports per second, beside a bare Starlette app and a bare SQLite loop, in the same run.
 
-python benchmarks/service_load.py --seconds 5 --write
-python benchmarks/service_load.py --reports 1000000     # memory and database over so many reports, joint
+python benchmarks/service_load.py --write
+python benchmarks/service_load.py --reports 1000000 --write    # memory and database over so many reports, joint
 """
 
 import argparse
@@ -25,7 +25,12 @@ PORT = 18730
 CONNECTIONS = 64
 INTRODUCTION = (
     "Reports are durable (SQLite, WAL, synchronous=FULL) before they are answered: `likelihood-vi` on `lock`, 64 connections on loopback, "
-    "one process. Bare Starlette parses the same body and answers. All rows are of one run."
+    "one process. Bare Starlette parses the same body and answers. The servers wait side by side and are asked in turn, in rounds of a few "
+    "seconds: the table has medians over rounds."
+)
+MEMORY = (
+    "One service on SQLite takes durable reports of a joint run (`likelihood-vi` on `lock`) into one open batch, over 64 connections. "
+    "For speed see [load](service_load.md)."
 )
 EPISODE = {"states": [0, 3, 5, 2, 9, 1], "actions": [0, 1, 2, 3, 0], "rewards": [0.0, 0.25, 0.0, 1.0, 0.0]}
 
@@ -174,28 +179,30 @@ def post(body, key=""):
 GET = b"GET /v1/runs/load/release HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-def measure(seconds):
+def measure(seconds, rounds):
+    """Each figure of each round. The servers wait side by side and are asked in turn: the speed of the machine changes over minutes."""
     import base64
 
     rows = {}
-    server = started(PORT, "bare", PORT)
-    rows["bare Starlette: POST"] = load(PORT, server.pid, lambda: post(_joint()), seconds)
-    rows["bare Starlette: GET"] = load(PORT, server.pid, lambda: GET, seconds)
-    _stopped(server)
-    grown = {}
-    for trust in ("joint", "local"):
-        with tempfile.TemporaryDirectory(dir=".") as folder:
-            server = started(PORT, "service", PORT, trust, folder)
-            key = Path(folder, "key").read_text()
-            message = "" if trust == "joint" else base64.b64encode(Path(folder, "message").read_bytes()).decode()
-            body = _joint if trust == "joint" else lambda message=message: {**_who(), "message": message}
-            load(PORT, server.pid, lambda key=key, body=body: post(body(), key), 1.0)
-            before = memory(server.pid)
-            rows[f"service, {trust}: POST"] = load(PORT, server.pid, lambda key=key, body=body: post(body(), key), seconds)
-            grown[trust] = before, memory(server.pid)
-            rows[f"service, {trust}: GET"] = load(PORT, server.pid, lambda: GET, seconds)
+    with tempfile.TemporaryDirectory(dir=".") as place:
+        folders = {trust: Path(place) / trust for trust in ("joint", "local")}
+        servers = {"bare Starlette": (PORT, started(PORT, "bare", PORT))}
+        bodies = {"bare Starlette": lambda: post(_joint())}
+        for number, (trust, folder) in enumerate(folders.items(), start=1):
+            folder.mkdir()
+            servers[f"service, {trust}"] = PORT + number, started(PORT + number, "service", PORT + number, trust, folder)
+            key = (folder / "key").read_text()
+            message = base64.b64encode((folder / "message").read_bytes()).decode() if trust == "local" else ""
+            made = _joint if trust == "joint" else lambda message=message: {**_who(), "message": message}
+            bodies[f"service, {trust}"] = lambda key=key, made=made: post(made(), key)
+        for _ in range(rounds + 1):  # the first warms up
+            for name, (port, server) in servers.items():
+                rows.setdefault(f"{name}: POST", []).append(load(port, server.pid, bodies[name], seconds))
+                rows.setdefault(f"{name}: GET", []).append(load(port, server.pid, lambda: GET, seconds))
+            rows.setdefault("bare SQLite, groups of 64, rows", []).append((*sqlite_loop(seconds), 0.0, 0.0))
+        for _, server in servers.values():
             _stopped(server)
-    return rows, sqlite_loop(seconds), grown
+    return {name: np.array(found[1:]) for name, found in rows.items()}
 
 
 def flat(reports):
@@ -203,7 +210,7 @@ def flat(reports):
     with tempfile.TemporaryDirectory(dir=".") as folder:
         server = started(PORT, "service", PORT, "joint", folder)
         key, sent, start = Path(folder, "key").read_text(), 0, time.monotonic()
-        print("| reports | per second so far | memory, MB | database and log, MB | p99, ms |\n|---|---|---|---|---|")
+        lines = ["| reports | per second so far | memory, MB | database and log, MB | p99, ms |", "|---|---|---|---|---|"]
         for part in range(1, 11):
             late = []
             while sent < part * reports / 10:
@@ -212,8 +219,10 @@ def flat(reports):
                 late.append(high)
             files = sum(path.stat().st_size for path in Path(folder, "service").glob("service.sqlite*")) / 1e6
             rate = sent / (time.monotonic() - start)
-            print(f"| {sent:,} | {rate:,.0f} | {memory(server.pid):.0f} | {files:.0f} | {max(late):.1f} |", flush=True)
+            lines.append(f"| {sent:,} | {rate:,.0f} | {memory(server.pid):.0f} | {files:.0f} | {max(late):.1f} |")
+            print(lines[-1], flush=True)
         _stopped(server)
+    return "\n".join(lines)
 
 
 def _who():
@@ -232,7 +241,8 @@ def _stopped(server):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--serve", nargs="*")
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each figure in each round")
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--reports", type=int, default=0)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
@@ -241,21 +251,20 @@ def main():
         bare(int(port)) if kind == "bare" else service(int(port), *more)
         return
     if given.reports:
-        flat(given.reports)
+        record("Memory of a service", f"{MEMORY}\n\n{flat(given.reports)}\n", write=given.write, page="service_memory")
         return
-    rows, (rate, cpu), grown = measure(given.seconds)
+    rows = measure(given.seconds, given.rounds)
     lines = ["| | per second | server CPU, us | median, ms | p99, ms |", "|---|---|---|---|---|"]
-    lines += [f"| {name} | {r:,.0f} | {c:.0f} | {m:.1f} | {p:.1f} |" for name, (r, c, m, p) in rows.items()]
-    lines.append(f"| bare SQLite, groups of 64, rows | {rate:,.0f} | {cpu:.0f} | | |")
-    table = "\n".join(lines)
+    for name, found in rows.items():
+        rate, cpu, middle, late = np.median(found, axis=0)
+        waited = f"{middle:.1f} | {late:.1f}" if middle else " | "
+        lines.append(f"| {name} | {rate:,.0f} | {cpu:.0f} | {waited} |")
+    lines += ["", "Of the bare app's rate in the same round:", "", "| | median | least | most |", "|---|---|---|---|"]
     for trust in ("joint", "local"):
-        ratio = rows[f"service, {trust}: POST"][0] / rows["bare Starlette: POST"][0]
-        table += (
-            f"\n\nPOST {trust}: {ratio:.2f} of the bare app's rate; memory {grown[trust][0]:.0f} to {grown[trust][1]:.0f} MB."
-        )
-    ratio = rows["service, joint: GET"][0] / rows["bare Starlette: GET"][0]
-    table += f"\n\nGET release: {ratio:.2f} of the bare app's rate."
-    table += f" Load average at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."
+        for method in ("POST", "GET"):
+            ratios = rows[f"service, {trust}: {method}"][:, 0] / rows[f"bare Starlette: {method}"][:, 0]
+            lines.append(f"| {method}, {trust} | {np.median(ratios):.2f} | {ratios.min():.2f} | {ratios.max():.2f} |")
+    table = "\n".join(lines)
     record("The service under load", f"{INTRODUCTION}\n\n{table}\n", write=given.write)
 
 

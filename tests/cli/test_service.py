@@ -32,6 +32,9 @@ def test_a_folder_is_made_and_looked_after(call, tmp_path):
     store.close()
     assert json.loads(call("service", "status", place, "--json")) == []
     assert "no mark is missing" in call("service", "mark", place)
+    rotated = call("service", "rotate", place).split()[4]
+    assert f"signing key {rotated}  in use" in call("service", "keys", place)
+    assert "FAILS" not in call("service", "verify", place)  # it is endorsed by the first
     assert "has no run demo" in call("service", "finish", place, "demo", code=2)
     for command, more in (("status", []), ("mark", []), ("finish", ["demo"])):
         assert "has no service" in call("service", command, str(tmp_path / "none"), *more, code=2)

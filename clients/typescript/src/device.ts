@@ -173,6 +173,11 @@ export class Device {
     const kept = await this.kept();
     if (kept.sent === undefined && kept.outcome === undefined) {
       if (this.round === null || this.manifest === null) throw new Error("a report is about an episode that was planned: call join first");
+      const { states, actions, rewards } = episode;
+      if (states.length !== actions.length + 1 || rewards.length !== actions.length) {
+        const sizes = `${states.length} states, ${actions.length} actions and ${rewards.length} rewards`;
+        throw new Error(`an episode has as many rewards as actions and one state more, not ${sizes}`);
+      }
       const sent = toBase64(this.body(this.round, this.manifest, episode));
       const nonce = toHex(this.take(24));
       await this.keep((old) => (old.sent === undefined && old.outcome === undefined ? { ...old, sent, nonce } : old)); // another tab may have been faster

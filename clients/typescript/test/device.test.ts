@@ -77,6 +77,15 @@ test("the report is stored before it is sent, and forgotten when it is answered"
   expect(await store.read()).not.toContain(sent);
 });
 
+test("an episode whose parts do not belong together is refused, and may be reported when it is whole", async () => {
+  const service = new FakeService("joint");
+  const one = device(service);
+  await one.join();
+  await expect(one.report({ ...EPISODE, rewards: [] })).rejects.toThrow(/0 rewards/);
+  expect(await one.pending()).toBe(false);
+  expect(await one.report(EPISODE)).toBe("counted");
+});
+
 test("nothing is sent if it cannot be stored", async () => {
   const service = new FakeService("local");
   const store = new MemoryStore();

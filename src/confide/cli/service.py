@@ -57,6 +57,12 @@ def api_keys(
 
 
 @app.command()
+def rotate(folder: Place, keys: Keys = None) -> None:
+    """Create a new signing key, endorsed by the current one. A service that runs on SQLite must be stopped first, or asked over HTTP."""
+    typer.echo(f"releases are signed by {_folder(folder, keys, None).rotate()} from now on")
+
+
+@app.command()
 def backup(folder: Place, out: Annotated[Path, typer.Argument(help="A new file.", show_default=False)]) -> None:
     """Copy the database while the service runs. PRIVATE: the copy contains the exact sum of the open batch."""
     from datetime import UTC, datetime

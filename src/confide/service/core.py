@@ -90,15 +90,9 @@ class Service:
         self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self.key = self._signing_key()
+        self.key = current_key(store, keys)
         for name in store.runs():
             self._reload(name)
-
-    def _signing_key(self) -> SigningKey:
-        current = [row.id for row in self.store.signing_keys() if not row.retired]
-        if not current:
-            raise StateError("the service has no signing key: confide service init makes one")
-        return self.keys.signing_key(current[-1])
 
     # runs
 
@@ -187,7 +181,7 @@ class Service:
         self._looked = time.monotonic()
         names, cause = list(self.runs), ""
         try:
-            names, self.key = self.store.runs(), self._signing_key()
+            names, self.key = self.store.runs(), current_key(self.store, self.keys)
         except Exception as error:
             cause = str(error) if isinstance(error, ConfideError) else type(error).__name__
         if cause and cause != self._cause:  # once, and not four times a second
@@ -443,12 +437,8 @@ class Service:
 
     def rotate(self, actor: str) -> str:
         """A new signing key, endorsed by the one before it."""
-        made = self.keys.new_signing_key()
-        with self.store.transaction() as tx:
-            tx.add_signing_key(key_row(made, self.key))
-            tx.audit(self._now(), actor, "rotate", made.id)
-        self.key = made
-        return made.id
+        self.key = rotated(self.store, self.keys, actor, self._now())
+        return self.key.id
 
     def _now(self) -> str:
         return datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")
@@ -460,6 +450,21 @@ class _Named:
 
     name: str
     manifest: Signed
+
+
+def current_key(store: Store, keys: KeyFolder) -> SigningKey:
+    current = [row.id for row in store.signing_keys() if not row.retired]
+    if not current:
+        raise StateError("the service has no signing key: confide service init makes one")
+    return keys.signing_key(current[-1])
+
+
+def rotated(store: Store, keys: KeyFolder, actor: str, now: str) -> SigningKey:
+    before, made = current_key(store, keys), keys.new_signing_key()
+    with store.transaction() as tx:
+        tx.add_signing_key(key_row(made, before))
+        tx.audit(now, actor, "rotate", made.id)
+    return made
 
 
 def key_row(key: SigningKey, by: SigningKey | None) -> SigningKeyRow:

@@ -11,7 +11,7 @@ from confide._durable import make_folder, replace
 from confide._locks import lock, open_lock
 from confide.arguments import read_text
 from confide.errors import InvalidParameter, StateError
-from confide.service.core import Service, key_row
+from confide.service.core import Service, key_row, rotated
 from confide.service.documents import missing
 from confide.service.keys import KeyFolder
 from confide.service.marks import Marks
@@ -117,6 +117,11 @@ class ServiceFolder:
                 raise InvalidParameter(f"run {run} is finished")
             tx.audit(_now(), "command line", "finished", run)
             tx.set_status(run, "finished")
+
+    def rotate(self) -> str:
+        """A new signing key, and its id. Workers on PostgreSQL notice within seconds."""
+        with self._alone() as store:
+            return rotated(store, self.keys, "command line", _now()).id
 
     def mark(self) -> list[str]:
         """Marks that are lost are written again, from the newest releases in the database. Those that are there stay."""

@@ -1,0 +1,47 @@
+"""Make pages of docs/benchmarks again, each with the command that it states.
+
+python benchmarks/rerun.py --list          # the pages that a command writes, and the others
+python benchmarks/rerun.py tables local    # these
+python benchmarks/rerun.py                 # all of them: many hours
+"""
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+import time
+
+from record import DOCS
+
+
+def commands() -> dict[str, str]:
+    """The command of each page that one command writes."""
+    found = {}
+    for page in sorted(DOCS.glob("*.md")):
+        stated = re.search(r"^Made by `python (benchmarks/\w+\.py[^`]* --write[^`]*)`", page.read_text(), re.MULTILINE)
+        if stated:
+            found[page.stem] = stated[1]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", nargs="*")
+    parser.add_argument("--list", action="store_true")
+    given = parser.parse_args()
+    known = commands()
+    if given.list:
+        for page in sorted(DOCS.glob("*.md")):
+            print(f"{page.stem:24} {known.get(page.stem, 'by hand: the page says how')}")
+        return
+    for name in given.pages or known:
+        if name not in known:
+            raise SystemExit(f"no command writes the page {name}: see --list")
+        start = time.monotonic()
+        subprocess.run([sys.executable, *shlex.split(known[name])], cwd=DOCS.parent.parent, check=True)
+        print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
