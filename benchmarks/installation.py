@@ -235,6 +235,7 @@ def page(wheel, found):
     for extra in extras:
         said = {
             "core": "Without extras. Also the first command of each other extra but `report`, which must fail and name an extra:",
+            "service": "`service`; `confide service check` then checks it from outside:",
             "all": "`all`, with README's commands for analysts:",
         }
         lines += ["", said.get(extra, f"`{extra}`:"), "", "```sh", *TRIED[extra], "```"]
