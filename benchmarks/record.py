@@ -19,9 +19,10 @@ def machine() -> str:
     return f"{os.cpu_count()} cores ({platform.machine()}), {platform.system()}, Python {platform.python_version()}"
 
 
-def record(title: str, text: str, *, write: bool) -> None:
+def record(title: str, text: str, *, write: bool, page: str | None = None) -> None:
+    """`page`: its name, if a script writes several."""
     print(text)
     if write:
         command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
         made = f"Made by `{command}` at commit {commit()} on {machine()}."
-        (DOCS / f"{Path(sys.argv[0]).stem}.md").write_text(f"# {title}\n\n{made}\n\n{text}")
+        (DOCS / f"{page or Path(sys.argv[0]).stem}.md").write_text(f"# {title}\n\n{made}\n\n{text}")

@@ -15,6 +15,8 @@ from record import record
 
 from confide.service.folder import ServiceFolder
 
+FULL = "\n\nWhat happens when the disk is full is [on a page of its own](service_full_disk.md).\n"
+
 
 def matrix(point, trust, kills, service=Watched, address=lambda: None):
     """Kills at one point, over as many services as it takes; how many, and what went wrong."""
@@ -54,10 +56,10 @@ def main():
         lines.append(f"| {point}, twin {twin.__name__} | joint | {kills} | {told} | {releases} | {len(problems)} |")
     text = (
         "A service on SQLite is killed with -9 at a point of the crash matrix, again and again; devices retry the same bytes. At the end "
-        "everybody who was told to be counted is counted once, sums are those of the people in their batches, no release has two faces. "
-        "The last two rows are services that are broken on purpose: what goes wrong in them is found.\n\n"
+        "everybody who was told to be counted is counted once, sums are those of the people in their batches, and no "
+        "release has two faces. The last two rows are services that are broken on purpose: what goes wrong in them is found.\n\n"
     )
-    record("Kills of a service", text + "\n".join(lines) + "\n", write=given.write)
+    record("Kills of a service", text + "\n".join(lines) + FULL, write=given.write)
 
 
 if __name__ == "__main__":

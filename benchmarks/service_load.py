@@ -1,7 +1,7 @@
 """How many durable reports per second, beside a bare Starlette app and a bare SQLite loop, in the same run.
 
 python benchmarks/service_load.py --write
-python benchmarks/service_load.py --reports 1000000     # memory and database over so many reports, joint
+python benchmarks/service_load.py --reports 1000000 --write    # memory and database over so many reports, joint
 """
 
 import argparse
@@ -27,6 +27,10 @@ INTRODUCTION = (
     "Reports are durable (SQLite, WAL, synchronous=FULL) before they are answered: `likelihood-vi` on `lock`, 64 connections on loopback, "
     "one process. Bare Starlette parses the same body and answers. The servers wait side by side and are asked in turn, in rounds of a few "
     "seconds: the table has medians over rounds."
+)
+MEMORY = (
+    "One service on SQLite takes durable reports of a joint run (`likelihood-vi` on `lock`) into one open batch, over 64 connections. "
+    "For speed see [load](service_load.md)."
 )
 EPISODE = {"states": [0, 3, 5, 2, 9, 1], "actions": [0, 1, 2, 3, 0], "rewards": [0.0, 0.25, 0.0, 1.0, 0.0]}
 
@@ -206,7 +210,7 @@ def flat(reports):
     with tempfile.TemporaryDirectory(dir=".") as folder:
         server = started(PORT, "service", PORT, "joint", folder)
         key, sent, start = Path(folder, "key").read_text(), 0, time.monotonic()
-        print("| reports | per second so far | memory, MB | database and log, MB | p99, ms |\n|---|---|---|---|---|")
+        lines = ["| reports | per second so far | memory, MB | database and log, MB | p99, ms |", "|---|---|---|---|---|"]
         for part in range(1, 11):
             late = []
             while sent < part * reports / 10:
@@ -215,8 +219,10 @@ def flat(reports):
                 late.append(high)
             files = sum(path.stat().st_size for path in Path(folder, "service").glob("service.sqlite*")) / 1e6
             rate = sent / (time.monotonic() - start)
-            print(f"| {sent:,} | {rate:,.0f} | {memory(server.pid):.0f} | {files:.0f} | {max(late):.1f} |", flush=True)
+            lines.append(f"| {sent:,} | {rate:,.0f} | {memory(server.pid):.0f} | {files:.0f} | {max(late):.1f} |")
+            print(lines[-1], flush=True)
         _stopped(server)
+    return "\n".join(lines)
 
 
 def _who():
@@ -245,13 +251,14 @@ def main():
         bare(int(port)) if kind == "bare" else service(int(port), *more)
         return
     if given.reports:
-        flat(given.reports)
+        record("Memory of a service", f"{MEMORY}\n\n{flat(given.reports)}\n", write=given.write, page="service_memory")
         return
     rows = measure(given.seconds, given.rounds)
     lines = ["| | per second | server CPU, us | median, ms | p99, ms |", "|---|---|---|---|---|"]
     for name, found in rows.items():
         rate, cpu, middle, late = np.median(found, axis=0)
-        lines.append(f"| {name} | {rate:,.0f} | {cpu:.0f} | {middle:.1f} | {late:.1f} |")
+        waited = f"{middle:.1f} | {late:.1f}" if middle else " | "
+        lines.append(f"| {name} | {rate:,.0f} | {cpu:.0f} | {waited} |")
     lines += ["", "Of the bare app's rate in the same round:", "", "| | median | least | most |", "|---|---|---|---|"]
     for trust in ("joint", "local"):
         for method in ("POST", "GET"):

@@ -36,7 +36,7 @@ def shown(value: Any) -> str:
 
 def whole(name: str, value: Any, *, at_least: int | None = None, at_most: int = MOST) -> int:
     """A whole number, as an int; no bool, and no float even if it is whole."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral)):
         raise InvalidParameter(f"{name} must be a whole number, got {name}={shown(value)}")
     number = int(value)
     if at_least is not None and number < at_least:

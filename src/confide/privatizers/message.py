@@ -65,7 +65,7 @@ class Message:
         if not np.isfinite(values).all():
             raise InvalidParameter("a message's numbers must be finite")
         choice("kind", self.kind, KINDS)
-        if self.kind == "index" and not (values.size == 1 and values[0] in range(VECTORS)):
+        if self.kind == "index" and not (values.size == 1 and 0 <= (index := float(values[0])) < VECTORS and index.is_integer()):
             raise InvalidParameter(f"a message of kind index has one whole number from 0 to {VECTORS - 1}")
         values.flags.writeable = False
         object.__setattr__(self, "values", values)

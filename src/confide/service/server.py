@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -42,6 +43,8 @@ def serve(service: Service, at: Listening, started: Callable[[], None] = lambda:
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]  # it would end the process before the writer has
     with _metrics(service, application.state.web.refused, at):
         service.start()
+        gc.collect()
+        gc.freeze()  # what was imported stays: it is not looked through again and again
         try:
             asyncio.run(_until_stopped(server, started))
         finally:
