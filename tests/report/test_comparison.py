@@ -45,6 +45,16 @@ def made(kept):
     return compare(SMALL, workers=1, store=kept)
 
 
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder to stand in, whose modules are forgotten afterwards: other tests have some of the same name."""
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
 def test_a_cell_is_the_run_that_its_command_makes(made, capsys):
     cell = next(
         cell for cell in SMALL.cells() if cell.seed == 1 and cell.spec.agent == "likelihood-vi" and cell.problem.seed == 1
@@ -120,19 +130,18 @@ def test_what_fails_is_a_row_and_stops_nothing(tmp_path):
     assert not list(tmp_path.rglob("*.part"))
 
 
-def test_an_agent_of_ones_own_and_a_saved_problem(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(
+def test_an_agent_of_ones_own_and_a_saved_problem(here):
+    (here / "mine.py").write_text(
         "from confide.learning.reference import Uniform\n\n\nclass Lazy(Uniform):\n    name = 'lazy'\n\n\n"
         "class Broken(Uniform):\n    def next_batch(self):\n        return 1 / 0\n"
     )
-    confide.problems.lock(seed=4).save(tmp_path / "world.npz")
+    confide.problems.lock(seed=4).save(here / "world.npz")
     sweep = Sweep(agents=["mine:Lazy", "mine:Broken"], problems=["world.npz"], seeds=1, episodes=20)
     found = compare(sweep, workers=2, store="kept")
     assert [group.agent for group in found.groups] == ["mine:Lazy"], [each["error"] for each in found.failures]
     assert "ZeroDivisionError" in found.failures[0]["error"]
     before = key_of(next(iter(sweep.cells())))
-    confide.problems.lock(seed=5).save(tmp_path / "world.npz")
+    confide.problems.lock(seed=5).save(here / "world.npz")
     assert key_of(next(iter(sweep.cells()))) != before
 
 
@@ -178,10 +187,9 @@ class Prints(Uniform):
 """
 
 
-def test_a_run_that_kills_its_process_stops_nobody_else(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "killers.py").write_text(OWN)
-    (tmp_path / "explorers.py").write_text("name = 'a'\n")
+def test_a_run_that_kills_its_process_stops_nobody_else(here, capsys):
+    (here / "killers.py").write_text(OWN)
+    (here / "explorers.py").write_text("name = 'a'\n")
     sweep = Sweep(agents=["killers:Dies", "killers:Leaves", "killers:Prints", "uniform"], problems=["lock"], seeds=1, episodes=20)
     found = compare(sweep, workers=2, store="kept")
     assert sorted(group.agent for group in found.groups) == ["killers:Prints", "uniform"]
@@ -190,15 +198,14 @@ def test_a_run_that_kills_its_process_stops_nobody_else(tmp_path, monkeypatch, c
     assert len(found.failures) == 2 and "hello" not in capsys.readouterr().out
 
 
-def test_results_of_ones_own_code_are_named_after_all_of_it(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine_too.py").write_text(OWN.replace("explorers", "explorers_too"))
-    (tmp_path / "explorers_too.py").write_text("name = 'a'\n")
+def test_results_of_ones_own_code_are_named_after_all_of_it(here):
+    (here / "mine_too.py").write_text(OWN.replace("explorers", "explorers_too"))
+    (here / "explorers_too.py").write_text("name = 'a'\n")
     cell = next(iter(Sweep(agents=["mine_too:Prints"], problems=["lock"], seeds=1, episodes=20).cells()))
     before = key_of(cell)
-    (tmp_path / "explorers_too.py").write_text("name = 'b'\n")
+    (here / "explorers_too.py").write_text("name = 'b'\n")
     assert key_of(cell) != before  # what it imports
-    (tmp_path / "mine_too.py").write_text(
+    (here / "mine_too.py").write_text(
         OWN.replace("explorers", "explorers_too").replace('print("hello")', 'print("hello", 1 + len(name))')
     )
     with pytest.raises(InvalidParameter, match="was changed after it was imported"):
