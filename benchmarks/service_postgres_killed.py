@@ -104,8 +104,8 @@ def main():
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     text = (
-        "A service on PostgreSQL takes reports in groups of ten. The database server is killed (-9, all processes), a group is sent, the server "
-        "is started again, and the same bytes are sent until they are answered.\n\n"
+        "A service on PostgreSQL takes reports in groups of ten. The database server is killed (-9, all processes), a group is sent, the "
+        "server is started again, and the same bytes are sent until they are answered.\n\n"
         "| trust | kills | told that they count | counted in the database | answers 503 | releases | checks that fail |\n"
         "|---|---|---|---|---|---|---|\n"
     )
