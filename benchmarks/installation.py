@@ -21,7 +21,7 @@ from pathlib import Path
 from record import record
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text().replace("\\\n", "")
+README = re.sub(r"\\\n *", "", (ROOT / "README.md").read_text())
 INSTALL, *START = (line.split(" #")[0].strip() for line in README.split("```sh\n")[1].split("```")[0].splitlines())
 ANALYST = re.findall(r"^\$ (.*)", README.split("## For analysts")[1].split("## ")[0], re.MULTILINE)
 FREE = 18930  # a port for the demonstration

@@ -11,7 +11,7 @@ import pytest
 from confide.agents import LikelihoodVI
 from confide.agents.catalogue import make_agent
 from confide.audit import clopper_pearson, refute, replay, subject, subjects
-from confide.audit.agents import LOCAL, PRIVATE, small_world
+from confide.audit.agents import LOCAL, PRIVATE, _everybody, _sent, _that_matter, small_world
 from confide.audit.estimators import TWO_QUESTIONS
 from confide.audit.mechanisms import TWINS, CounterSubject, Scaled
 from confide.audit.tape import TapedSource
@@ -41,8 +41,8 @@ RUNS = {
 
 @pytest.fixture(autouse=True)
 def few_users(monkeypatch):
-    """The first user is the one who is replaced, and all others are silent: 16 users show as much as 64, in a third of the time."""
-    monkeypatch.setattr("confide.audit.agents.USERS", 16)
+    """The first user is the one who is replaced, and all others are silent: 8 users show as much as 64, in a fraction of the time."""
+    monkeypatch.setattr("confide.audit.agents.USERS", 8)
 
 
 def attack(name, *, twin=None, runs=None, privacy=None, source="fast"):
@@ -73,7 +73,7 @@ def test_broken_twins_are_caught(name, twin):
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_broken_agents_are_caught(name):
-    """The whole output of an agent with 16 users, one of them replaced."""
+    """The whole output of an agent with 8 users, one of them replaced."""
     assert attack(name, twin="shared", runs=100, privacy=PRIVACY).refuted
 
 
@@ -85,6 +85,18 @@ def test_noise_that_is_too_small_is_caught(name):
     assert LARGE.epsilon < result.detectable < subject(name, LARGE).loss.epsilon_at(1e-2) * 1.5
 
 
+@pytest.mark.parametrize("name", ["ucrl-vtr", "lsvi-ucb", "tabular-psrl"])
+def test_the_search_for_two_users_leaves_out_no_contribution(name):
+    """What rewards or the last state do not change is tried once."""
+    world = lock(0, states=3, actions=2, horizon=3, jump=1) if name == "ucrl-vtr" else small_world(name)
+    agent = make_agent(name, world, episodes=8, privacy=JointDP(1.0, 1e-2), noise=noise_source("fast", 0))
+    agent.next_batch()
+    everybody = _everybody(world)
+    kept = _that_matter(agent, everybody)
+    assert kept.users <= everybody.users / 2
+    assert {sent.tobytes() for sent in _sent(agent, kept)} == {sent.tobytes() for sent in _sent(agent, everybody)}
+
+
 def test_too_little_noise_on_answers_is_caught(monkeypatch):
     """LSVI-UCB's prefix sums are honest here, and the certificate says nothing wrong: only an attack can tell."""
     honest = SharedBudget.__init__
@@ -94,6 +106,7 @@ def test_too_little_noise_on_answers_is_caught(monkeypatch):
         if isinstance(self._source, TapedSource):
             self._source._inner = Scaled(self._source._inner, 0.3)
 
+    monkeypatch.setattr("confide.audit.agents.USERS", 16)  # 8 do not show it in as many runs
     assert not attack(ANSWERS, runs=300).refuted
     monkeypatch.setattr(SharedBudget, "__init__", init)
     assert attack(ANSWERS, runs=300).refuted

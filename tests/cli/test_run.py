@@ -28,6 +28,13 @@ def visits_agent(monkeypatch):
     monkeypatch.syspath_prepend(EXPERIMENTS)
 
 
+@pytest.fixture
+def without_figures(monkeypatch):
+    """Most of the time of a short run: for tests that look at something else."""
+    monkeypatch.setattr("confide.report.save_figures", lambda *_: [])
+    monkeypatch.setattr("confide.report.plots.save_study_figures", lambda *_: [])
+
+
 def test_run_writes_results_figures_and_a_report(confide, tmp_path):
     done = confide(
         "run", *PRIVATE, "--seeds", 2, "--compare-with", "no-privacy", "--compare-with", "uniform", "--out", "out", cwd=tmp_path
@@ -49,6 +56,7 @@ def test_run_writes_results_figures_and_a_report(confide, tmp_path):
     assert all(row["complete"] for row in rows)
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_run_again_loads_what_is_there(confide, tmp_path):
     first = confide("run", *PRIVATE, "--out", "out", "--json", cwd=tmp_path)
     again = confide("run", *PRIVATE, "--out", "out", "--json", cwd=tmp_path)
@@ -58,6 +66,7 @@ def test_run_again_loads_what_is_there(confide, tmp_path):
 @pytest.mark.parametrize(
     "change", [["--problem-seed", "7"], ["--source", "secure"], ["--episodes", "1999"], ["--delta", "1.0000001e-5"]]
 )
+@pytest.mark.usefixtures("without_figures")
 def test_a_folder_of_another_experiment_is_not_taken_for_this_one(confide, tmp_path, change):
     assert confide("run", *PRIVATE, "--out", "out", cwd=tmp_path).returncode == 0
     other = confide("run", *PRIVATE, *change, "--out", "out", cwd=tmp_path)
@@ -120,6 +129,7 @@ def test_a_table_in_which_nobody_learned_says_so(call):
     assert "lock: no agent learned: none is significantly better than uniform play" in said
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_same_seeds_have_the_same_interval_in_run_show_and_compare(tmp_path, call, monkeypatch):
     """A run, its folder shown again, its report, and the same agents and seeds as a sweep."""
     monkeypatch.chdir(tmp_path)
@@ -137,6 +147,7 @@ def test_the_same_seeds_have_the_same_interval_in_run_show_and_compare(tmp_path,
     assert all(repr(row[f"regret{end}"]) in report for end in ("", "_low", "_high"))
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_report_is_about_what_was_asked_for_first(confide, tmp_path):
     small = ["ucrl-vtr", "lock", "--epsilon", "1", "--episodes", "300", "--out", "out"]
     assert confide("run", *small, "--compare-with", "paper", "--compare-with", "likelihood-vi", cwd=tmp_path).returncode == 0
@@ -191,6 +202,7 @@ def test_the_same_agent_twice_is_run_once(confide, tmp_path):
     assert len(rows) == 1
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_report_can_be_checked_by_its_certificate(confide, tmp_path):
     confide("run", *PRIVATE, "--out", "out", cwd=tmp_path)
     (certificate,) = (tmp_path / "out").rglob("certificate.json")
@@ -330,6 +342,7 @@ def test_the_output_folder_is_checked_and_locked_before_the_work(confide, tmp_pa
     assert "another process is writing to" in done.stderr
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_show_prints_what_users_were_asked(confide, tmp_path):
     done = confide("run", "questions-vi", "lock", "--epsilon", 1, "--episodes", 60, "--out", "out", cwd=tmp_path)
     assert done.returncode == 0 and '<section id="questions">' in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

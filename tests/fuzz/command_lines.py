@@ -245,6 +245,7 @@ BASES = {
     ("logs", "check"): ["{log}"],
     ("service", "init"): ["{new}"],
     ("service", "keys"): ["{service}"],
+    ("service", "rotate"): ["{service}"],
     ("service", "backup"): ["{service}", "{new}"],
     ("service", "verify"): ["{service}"],
     ("service", "finish"): ["{service}", "demo"],

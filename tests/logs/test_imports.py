@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import stat
+import threading
 
 import numpy as np
 import pandas
@@ -546,3 +547,17 @@ def test_several_formats_of_times(imported):
     found, rows = imported(*reversed(lines), time_format=["iso", "%d.%m.%Y", "%m/%d/%Y %I:%M %p"])
     assert [row[3] for row in rows["a"]] == [0.0, 1.0, 2.0, 3.0]
     assert found.counts["unplaced"] == 1
+
+
+def test_an_error_ends_the_thread_that_reads_ahead(imported, monkeypatch):
+    """Otherwise the garbage collector ends it, perhaps in a thread that it waits for: both would wait for ever."""
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    before = set(threading.enumerate())
+    monkeypatch.setattr(sorting.Spill, "add", full)
+    with pytest.raises(OSError, match="No space") as held:  # with all that its frames hold
+        imported("a,s,2020-01-01,mild,low,1")
+    assert set(threading.enumerate()) <= before
+    assert held.tb is not None

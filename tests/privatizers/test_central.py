@@ -1,12 +1,9 @@
 import copy
 import math
-import os
 import pickle
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import numpy as np
 import pytest
@@ -217,7 +214,8 @@ def test_a_draw_that_could_not_be_stored_never_leaves(tmp_path, monkeypatch):
 
 
 SERVICE = """
-    import sys, os
+    import os, signal, sys, time
+    from pathlib import Path
     import numpy as np
     from confide.mechanisms.sources import noise_source
     from confide.mechanisms.state import StateFile
@@ -225,35 +223,47 @@ SERVICE = """
     from confide.privacy.bounded import L2Ball
     from confide.privatizers import CentralPrivatizer, every_episode
 
-    bound = L2Ball(1.0, 2)
-    store = StateFile(sys.argv[1])
-    noise = noise_source(sys.argv[2], 11 if sys.argv[2] == "fast" else None)
-    privatizer = CentralPrivatizer(bound, every_episode(60), privacy=JointDP(1.0, 1e-5), noise=noise, store=store)
-    if store.path.exists():
-        privatizer.restore(store.read())
-    out = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    for i in range(privatizer.users, 60):
-        privatizer.absorb(bound.clip(np.array([0.1 * (i % 7), 0.0])))
-        release = privatizer.release()
-        os.write(out, f"{release.generation} {release.values[0]!r}\\n".encode())
+    source, shown = sys.argv[1], Path("shown")
+
+
+    def serve(shown=shown, users=60):
+        bound, store = L2Ball(1.0, 2), StateFile(shown.with_suffix(".state"))
+        noise = noise_source(source, 11 if source == "fast" else None)
+        privatizer = CentralPrivatizer(bound, every_episode(60), privacy=JointDP(1.0, 1e-5), noise=noise, store=store)
+        if store.path.exists():
+            privatizer.restore(store.read())
+        out = os.open(shown, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        for i in range(privatizer.users, users):
+            privatizer.absorb(bound.clip(np.array([0.1 * (i % 7), 0.0])))
+            release = privatizer.release()
+            os.write(out, f"{release.generation} {release.values[0]!r}\\n".encode())
+
+
+    def lines():
+        return len(shown.read_text().splitlines()) if shown.exists() else 0
+
+
+    serve(Path("first"), users=1)  # imports what children would import one by one
+    rng = np.random.default_rng(0 if source == "fast" else 1)
+    for _ in range(4):
+        target = lines() + int(rng.integers(3, 10))
+        service = os.fork()
+        if service == 0:
+            serve()
+            os._exit(0)
+        while lines() < target:
+            time.sleep(0.001)
+        os.kill(service, signal.SIGKILL)
+        assert os.waitpid(service, 0)[1] == signal.SIGKILL, "it ended before it was killed"
+    serve()
 """
 
 
 @pytest.mark.parametrize("source", ["fast", "secure"])
 def test_killed_again_and_again_a_service_never_shows_two_noises_of_one_sum(tmp_path, source):
     """SIGKILL at random moments: whatever was shown of a generation is shown again with the same noise or not at all."""
-    rng = np.random.default_rng(0 if source == "fast" else 1)
-    command = [sys.executable, "-c", textwrap.dedent(SERVICE), tmp_path / "s.state", source, tmp_path / "shown"]
-    for _ in range(4):
-        process = subprocess.Popen(command)
-        shown = tmp_path / "shown"
-        target = (len(shown.read_text().splitlines()) if shown.exists() else 0) + int(rng.integers(3, 10))
-        while process.poll() is None and not (shown.exists() and len(shown.read_text().splitlines()) >= target):
-            time.sleep(0.002)
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-    subprocess.run(command, check=True)
+    command = [sys.executable, "-c", textwrap.dedent(SERVICE), source]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=200)
     seen = {}
     for line in (tmp_path / "shown").read_text().splitlines():
         generation, value = line.split()

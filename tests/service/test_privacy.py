@@ -133,11 +133,15 @@ def kept(folder, postgres=None):
     return found
 
 
-def search(found, parts):
-    """Also as PostgreSQL prints bytes in a dump."""
+def search(found, parts, clean):
+    """Also as PostgreSQL prints bytes in a dump. What is `clean` has been searched before, for the same parts."""
     for name, data in found.items():
+        content = name == "pg_dump", hashlib.sha256(data).digest()
+        if content in clean:
+            continue
         for part in parts:
             assert part not in data and (name != "pg_dump" or part.hex().encode() not in data), (name, part)
+        clean.add(content)
 
 
 @pytest.mark.parametrize("trust", ["joint", "local"])
@@ -146,14 +150,14 @@ def test_planted_people_are_found_nowhere(folder, trust, request, caplog):
     """While the batch is open and after it is closed; of people who are counted, refused, late, enrolled, or who ask for an action."""
     caplog.set_level(logging.DEBUG)
     postgres = request.getfixturevalue("postgres") if folder.shared else None
-    answers, sent = [], []
+    answers, sent, clean = [], [], set()
     with serving(folder, spec(trust=trust, every=4)) as served:
         content = {"trajectory": EPISODE}
         if trust == "local":
             written = message_of(served, tuple(EPISODE.values()))
             content, message = {"message": written}, base64.b64decode(written)
             sent = [message, written.encode(), message[:30], hashlib.sha256(message).digest()]
-        search(kept(folder, postgres), planted(sent))  # nothing is found by chance
+        search(kept(folder, postgres), planted(sent), clean)  # nothing is found by chance
         answers.append(report(served, SUBJECT, **content))
         assert answers[0].status_code == 201
         answers += [report(served, SUBJECT, nonce="m" * 16, **content), report(served, SUBJECT, generation=7, **content)]
@@ -166,7 +170,7 @@ def test_planted_people_are_found_nowhere(folder, trust, request, caplog):
         assert any(
             who in data for data in opened.values()
         )  # the search looks where people are: the pseudonym is there, as is claimed
-        search(opened, planted(sent))
+        search(opened, planted(sent), clean)
         for other in "bcd":
             more = (
                 {"trajectory": NONSENSE} if trust == "joint" else {"message": message_of(served, ([0] * 6, [0] * 5, [0.0] * 5))}
@@ -179,6 +183,8 @@ def test_planted_people_are_found_nowhere(folder, trust, request, caplog):
         told = b"".join(answer.content + repr(answer.headers).encode() for answer in answers)
         logged = "\n".join(record.getMessage() for record in caplog.records if not record.name.startswith("http")).encode()
         audit = served.get("/v1/audit", "auditor").content + served.get("/v1/runs/demo/status", "operator").content
-        search({"metrics": metrics(served), "public": public, "answers": told, "logs": logged, "audit": audit}, planted(sent))
-        search(kept(folder, postgres), planted(sent))
+        search(
+            {"metrics": metrics(served), "public": public, "answers": told, "logs": logged, "audit": audit}, planted(sent), clean
+        )
+        search(kept(folder, postgres), planted(sent), clean)
     assert [answer.status_code for answer in answers][1:4] == [409, 200, 400] and answers[-1].status_code == 410

@@ -260,10 +260,10 @@ def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
     """Of all trajectories there can be, possible or not, the two that the first batch tells apart best."""
     if isinstance(problem, LQSystem):
         return _episode(problem, 1.0), _episode(problem, -1.0)
-    everybody = _contexts(problem) if isinstance(problem, LinearBandit) else _everybody(problem)
     agent.next_batch()
-    sent = np.stack([agent.contribution(everybody[i : i + 1]).values for i in range(everybody.users)])
-    first = np.sort(np.unique(sent, axis=0, return_index=True)[1])  # the last step rarely matters: each contribution once
+    everybody = _contexts(problem) if isinstance(problem, LinearBandit) else _that_matter(agent, _everybody(problem))
+    sent = _sent(agent, everybody)
+    first = np.sort(np.unique(sent, axis=0, return_index=True)[1])  # each contribution once
     sent = sent[first]
     if agent.privacy.delta > 0:
         squared = (sent**2).sum(axis=1)
@@ -278,6 +278,25 @@ def farthest(agent: Learner, problem: Any) -> tuple[Trajectories, Trajectories]:
     )  # of pairs that are equally far apart one whose difference a draw shared by all coordinates cannot hide
     one, other = first[list(np.unravel_index(distance.argmax(), distance.shape))]
     return everybody[int(one) : int(one) + 1], everybody[int(other) : int(other) + 1]
+
+
+def _sent(agent: Learner, users: Trajectories) -> Array:
+    """What each of them contributes alone."""
+    return np.stack([agent.contribution(users[i : i + 1]).values for i in range(users.users)])
+
+
+def _that_matter(agent: Learner, users: Trajectories) -> Trajectories:
+    """Without those who differ from others in rewards or in the last state only, if a hundred users show that it does not matter."""
+    some = np.random.default_rng(0).integers(users.users, size=100)
+    states, actions, rewards = users.states, users.actions, users.rewards
+    sent = _sent(agent, Trajectories(states[some], actions[some], rewards[some]))
+    last = np.arange(states.shape[1]) == states.shape[1] - 1
+    kept = np.ones(users.users, dtype=np.bool_)
+    if np.array_equal(sent, _sent(agent, Trajectories(states[some], actions[some], np.zeros_like(rewards[some])))):
+        kept &= (rewards == 0).all(axis=1)
+    if np.array_equal(sent, _sent(agent, Trajectories(np.where(last, 0, states[some]), actions[some], rewards[some]))):
+        kept &= states[:, -1] == 0
+    return Trajectories(states[kept], actions[kept], rewards[kept])
 
 
 def _episode(system: LQSystem, sign: float) -> Trajectories:

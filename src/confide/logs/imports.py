@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -313,10 +314,12 @@ def _probabilities(column: Any, tally: Tally, decimal: str) -> Any:
     return np.where(bad, np.nan, found)
 
 
-def _spilled(batches: Iterator[Any], table: Table, pseudonyms: Pseudonyms, folder: Path) -> Spill:
+def _spilled(batches: raw.Batches, table: Table, pseudonyms: Pseudonyms, folder: Path) -> Spill:
+    """All rows. An error ends the thread that reads ahead here: the garbage collector might do so in a thread that it waits for."""
     spill = Spill(folder)
-    for batch in batches:
-        spill.add(table.rows(batch, pseudonyms))
+    with closing(batches):
+        for batch in batches:
+            spill.add(table.rows(batch, pseudonyms))
     return spill
 
 

@@ -3,9 +3,9 @@
 import codecs
 import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from confide.logs.columns import some
 ROWS = 1 << 18  # at a time, of a table that can be cut
 BLOCK = 1 << 22  # bytes at a time, of a text; Arrow reads 32 of them ahead
 MINARI = "minari:"
+Batches = Generator[Any, None, None]
 Progress = Callable[[int, int], None]  # done and in all: bytes of a text, rows of a table
 _UTF8 = "not a text in UTF-8: save it as CSV in UTF-8, or convert it, such as with iconv -f WINDOWS-1252 -t UTF-8"
 _BROKEN = (
@@ -27,7 +28,7 @@ _BROKEN = (
 EXTENSIONS = "a CSV, Parquet or Arrow file, a data frame, or minari:NAME"
 
 
-def batches(source: Any, names: list[str], labels: frozenset[str], delimiter: str, progress: Progress | None) -> Iterator[Any]:
+def batches(source: Any, names: list[str], labels: frozenset[str], delimiter: str, progress: Progress | None) -> Batches:
     """Record batches with these columns. A thread reads ahead; a cell of a CSV file that is one of `labels` is never a missing one.
 
     A list of sources is read one after the other.
@@ -53,7 +54,7 @@ def batches(source: Any, names: list[str], labels: frozenset[str], delimiter: st
 
 def _one_after_another(
     sources: list[Any], names: list[str], labels: frozenset[str], delimiter: str, progress: Progress | None
-) -> Iterator[Any]:
+) -> Batches:
     """Each source is the same share of the progress."""
     unit, every = 1000, len(sources)
     for place, source in enumerate(sources):
@@ -65,16 +66,16 @@ def _one_after_another(
         yield from batches(source, names, labels, delimiter, None if progress is None else part)
 
 
-def _ahead(coming: Iterator[Any]) -> Iterator[Any]:
-    """The same, with the next one read by a thread while this one is worked on."""
-    with ThreadPoolExecutor(1) as reader:
+def _ahead(coming: Batches) -> Batches:
+    """The same, with the next one read by a thread while this one is worked on. Closing it ends the thread."""
+    with closing(coming), ThreadPoolExecutor(1) as reader:
         waiting = reader.submit(next, coming, None)
         while (batch := waiting.result()) is not None:
             waiting = reader.submit(next, coming, None)
             yield batch
 
 
-def _csv(path: str, names: list[str], labels: frozenset[str], delimiter: str, progress: Progress | None) -> Iterator[Any]:
+def _csv(path: str, names: list[str], labels: frozenset[str], delimiter: str, progress: Progress | None) -> Batches:
     import pyarrow as pa
     from pyarrow import csv
 
@@ -140,7 +141,7 @@ def _quoting_nothing(path: str) -> Iterator[None]:
         raise LogError(f"{path}: {_UTF8 if 'UTF8' in str(error) else _BROKEN}") from None
 
 
-def _parquet(path: str, names: list[str], progress: Progress | None) -> Iterator[Any]:
+def _parquet(path: str, names: list[str], progress: Progress | None) -> Batches:
     import pyarrow.parquet as pq
 
     with _quoting_nothing(path), pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
@@ -153,7 +154,7 @@ def _parquet(path: str, names: list[str], progress: Progress | None) -> Iterator
             yield batch
 
 
-def _arrow(path: str, names: list[str], progress: Progress | None) -> Iterator[Any]:
+def _arrow(path: str, names: list[str], progress: Progress | None) -> Batches:
     import pyarrow as pa
     from pyarrow import ipc
 
@@ -192,7 +193,7 @@ def _stream(source: Any) -> Any:
     raise InvalidParameter(f"source must be {EXTENSIONS}, got {type(source).__name__}")
 
 
-def _frame(reader: Any, names: list[str], progress: Progress | None) -> Iterator[Any]:
+def _frame(reader: Any, names: list[str], progress: Progress | None) -> Batches:
     del progress  # a stream does not say how long it is
     with _quoting_nothing("the data frame"):
         _check_names("the data frame", names, reader.schema.names)

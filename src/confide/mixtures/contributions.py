@@ -7,6 +7,7 @@ regressions about the same users, side by side in one query.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +22,14 @@ from confide.trajectory import Indices, Trajectories, TransitionCounts
 
 _PARTS = 8  # the weight is a multiple of 1/8
 _HEAVIEST = 64
+
+
+@lru_cache(typed=True)
+def _rows(plain: bool, nonnegative: bool, steps: int, dimension: int, balance: float) -> RegressionRows | WeightedRows:
+    """A part of `StackedRows`, which is asked for it many times for each user."""
+    if not plain:
+        return WeightedRows(steps, dimension, balance)
+    return RegressionRows(steps, dimension, 1.0, 1 / balance, balance, nonnegative)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +74,7 @@ class StackedRows:
         return self._part(self.second_steps, self.second_dimension, self.second_balance)
 
     def _part(self, steps: int, dimension: int, balance: float) -> RegressionRows | WeightedRows:
-        if not self.plain:
-            return WeightedRows(steps, dimension, balance)
-        return RegressionRows(steps, dimension, 1.0, 1 / balance, balance, self.nonnegative)
+        return _rows(self.plain, self.nonnegative, steps, dimension, balance)
 
     @property
     def about(self) -> str:

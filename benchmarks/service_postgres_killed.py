@@ -1,0 +1,119 @@
+"""The PostgreSQL server itself is killed again and again (-9, all of its processes) and started again, while people report.
+
+    python benchmarks/service_postgres_killed.py --kills 20 --write
+
+The service stays up. Who is answered 503 sends the same bytes again. At the end everybody who was told to be counted is counted once.
+"""
+
+import argparse
+import contextlib
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "service"))
+
+import psycopg
+from postgres_cluster import Cluster, programs
+from record import record
+from service_bench import Bench
+
+from confide.service.folder import ServiceFolder
+from confide.service.verification import verify_store
+
+USERS, EVERY, GROUP = 2000, 100, 10
+
+
+class Server:
+    """A PostgreSQL server that can be killed, and recovers from its log when it is started again."""
+
+    def __init__(self, place):
+        self.place, self.where, self.user = place, programs(), {}
+        if os.geteuid() == 0:
+            account = pwd.getpwnam("postgres")
+            os.chown(place, account.pw_uid, account.pw_gid)
+            self.user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+        made = [self.where / "initdb", "-D", f"{place}/data", "-U", "confide", "--auth=trust", "--encoding=UTF8", "--locale=C"]
+        subprocess.run(made, check=True, capture_output=True, cwd=place, **self.user)
+        self.start()
+
+    def start(self):
+        settings = {"listen_addresses": "", "unix_socket_directories": self.place}
+        command = [
+            self.where / "postgres",
+            "-D",
+            f"{self.place}/data",
+            *(f"--{name}={value}" for name, value in settings.items()),
+        ]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.place, start_new_session=True, **self.user
+        )
+        for _ in range(600):
+            with contextlib.suppress(psycopg.OperationalError):
+                psycopg.connect(Cluster(self.place).plain).close()
+                return
+            time.sleep(0.05)
+        raise SystemExit("PostgreSQL did not start")
+
+    def kill(self):
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def tried(kills, trust):
+    """How many were told to be counted, how many are, refusals, releases, and checks that fail."""
+    with tempfile.TemporaryDirectory() as place:
+        server = Server(place)
+        try:
+            folder = ServiceFolder(Path(place) / "service", address=Cluster(place).url())
+            bench = Bench(folder)
+            bench.create(trust=trust, users=USERS, every=EVERY)
+            told, refused, person, done = set(), 0, 0, 0
+            while bench.service.runs["demo"].status == "open":
+                names = [f"person {number}" for number in range(person, person + GROUP)]
+                person += GROUP
+                reports = [bench.report(name) for name in names]
+                if done < kills and person % (USERS // kills) < GROUP:
+                    server.kill()
+                    done += 1
+                    refused += sum(outcome == "unavailable" for outcome in bench.send(*reports))
+                    server.start()
+                outcomes = bench.send(*reports)  # the same bytes
+                while "unavailable" in outcomes:
+                    refused += outcomes.count("unavailable")
+                    time.sleep(0.1)
+                    outcomes = bench.send(*reports)
+                told |= {name for name, outcome in zip(names, outcomes, strict=True) if outcome in ("counted", "same")}
+            counted = sum(bench.service.store.participants("demo").values())
+            releases = bench.service.runs["demo"].generation
+            failed = [found.about for found in verify_store(bench.service.store, folder.marks) if not found.holds]
+            bench.stop()
+            return done, len(told), counted, refused, releases, failed
+        finally:
+            server.kill()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    text = (
+        "A service on PostgreSQL takes reports in groups of ten. The database server is killed (-9, all processes), a group is sent, the "
+        "server is started again, and the same bytes are sent until they are answered.\n\n"
+        "| trust | kills | told that they count | counted in the database | answers 503 | releases | checks that fail |\n"
+        "|---|---|---|---|---|---|---|\n"
+    )
+    for trust in ("joint", "local"):
+        done, told, counted, refused, releases, failed = tried(given.kills, trust)
+        text += f"| {trust} | {done} | {told:,} | {counted:,} | {refused} | {releases} | {', '.join(failed) or 'none'} |\n"
+    record("Kills of the PostgreSQL server", text, write=given.write)
+
+
+if __name__ == "__main__":
+    main()
