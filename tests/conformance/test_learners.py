@@ -34,7 +34,7 @@ from confide.problems import TabularMDP, linear_bandit, lock, lock_rewards, one_
 from confide.trajectory import Trajectories, collect
 
 USERS = 26
-NEIGHBOURS = 4
+NEIGHBOURS = 2
 STOPS = (0, 13, 20)
 TENS = every(10, USERS)
 LOCK, REWARDS = (make(0, states=5, actions=2, horizon=3, jump=2) for make in (lock, lock_rewards))
