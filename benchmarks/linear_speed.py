@@ -162,7 +162,7 @@ def replanning() -> list[str]:
         times = []
         for _ in range(200):
             start = time.process_time()
-            agent._ask_again()
+            agent._change_policy()
             agent.algorithm.plan(agent.released())
             times.append(time.process_time() - start)
         twin = "-"
