@@ -153,8 +153,7 @@ class Web:
     async def release(self, request: Request) -> Response:
         self._limit(self._reads, request, None)
         run = self._run(request)
-        if self.service.store.workers > 1:
-            await self._newest(run)
+        await self._newest(run)
         return self._tagged(request, run.release.digest, shown_release(run.release, "no-cache"))
 
     async def _newest(self, run: LiveRun) -> None:
