@@ -29,6 +29,7 @@ BASE = {
     "_jit",
     "_lazy",
     "_locks",
+    "_memory",
     "confide",
 }  # below everything; `confide` is the package itself
 # each room may import itself and the rooms before it

@@ -71,6 +71,46 @@ def test_no_snippet_is_overlooked(page):
     assert len(re.findall(r"^\s*(?:```|~~~)\s*\{?\.?(?:python|py|console)\b", text, re.MULTILINE)) == len(run)
 
 
+FAST_NOISE = re.compile(r'"fast"|\bFastSource\(|--source[ =]fast')
+SERVES_PEOPLE = re.compile(r"\.(?:assign|publish|client|channel|keep)\(|generation=|StateFile|open_service")
+
+
+def code_samples():
+    """Every code block of README, docs and clients, in any language, and every file of examples."""
+    for page in [*PAGES, ROOT / "clients" / "typescript" / "README.md"]:
+        for block in re.findall(r"^ *```\w.*?\n(.*?)^ *```$", page.read_text(), re.MULTILINE | re.DOTALL):
+            yield page, block
+    for example in sorted((ROOT / "examples").glob("*.py")):
+        yield example, example.read_text()
+
+
+def misuses_fast_noise(code):
+    """Whether code draws predictable noise for people, or does not say that its data are simulated."""
+    if not FAST_NOISE.search(code):
+        return False
+    comments = " ".join(re.findall(r"#(.*)", code))
+    return "simulat" not in comments or bool(SERVES_PEOPLE.search(code))
+
+
+def test_fast_noise_is_for_simulations_only():
+    samples = list(code_samples())
+    assert len(samples) > 100
+    assert [name(page) for page, code in samples if misuses_fast_noise(code)] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'agent = Agent(noise=noise_source("fast", 0))',
+        'agent = Agent(noise=noise_source("fast", 0))  # simulated\ngiven = agent.assign()',
+        "$ confide evaluate log.parquet --source fast",
+        "agent = Agent(noise=FastSource(rng))  # simulated\nstate = StateFile(path)",
+    ],
+)
+def test_fast_noise_for_people_is_found(code):
+    assert misuses_fast_noise(code)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_and_named_files_exist(page):
     text = page.read_text()
@@ -94,7 +134,7 @@ def test_one_version_everywhere():
     versions = {
         tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"],
         re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)[1],
-        re.search(r"^## ([\d.]+) ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1],
+        re.search(r"^## ([\d.]+) \(\d", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1],
         *re.findall(r"confide-([\d.]+)-py3", "".join(page.read_text() for page in PAGES)),
         json.loads((client / "package.json").read_text())["version"],
         lock["version"],

@@ -3,12 +3,13 @@
 import errno
 import io
 import os
+import resource
 import stat
 from pathlib import Path
 
 import pytest
 
-from confide._durable import building, clean, leftovers, output, replace
+from confide._durable import building, clean, leftovers, output, replace, staged
 from confide.errors import InvalidParameter
 from confide.experiments.run import Run
 from confide.experiments.runner import run
@@ -195,3 +196,21 @@ def test_a_large_file_that_is_built_and_killed_at_any_call(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(InvalidParameter, match="not a file"), building(tmp_path / "folder"):
         pass
+
+
+def test_a_full_disk_names_the_file(tmp_path):
+    """The limit on the size of files has the same effect as a disk without space."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large") as single:
+            replace(tmp_path / "state", bytes(2000))
+        with pytest.raises(OSError, match="too large") as several, staged(tmp_path / "results", last="run.json") as stage:
+            (stage / "run.json").write_bytes(bytes(2000))
+        with pytest.raises(OSError, match="too large") as large, building(tmp_path / "log.npz") as place:
+            place.write_bytes(bytes(2000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    named = [str(error.value.filename) for error in (single, several, large)]
+    assert named == [str(tmp_path / name) for name in ("state", "results", "log.npz")]
+    assert not list(tmp_path.rglob("*.part"))

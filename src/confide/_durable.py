@@ -78,15 +78,27 @@ def _place(new: Path, path: Path) -> None:
 def _written(path: Path, data: bytes, mode: int) -> Iterator[Path]:
     """A temporary file beside `path`, on the disk."""
     new = temporary(path)
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, mode)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        with _naming(path):
+            handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, mode)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
         yield new
     finally:
         new.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """An error of the system, such as a full disk, names the file or folder that was written."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise
 
 
 def make_folder(folder: Path) -> None:
@@ -118,7 +130,8 @@ def staged(folder: Path, *, last: str) -> Iterator[Path]:
     stage = temporary(folder / "result")
     stage.mkdir()
     try:
-        yield stage
+        with _naming(folder):
+            yield stage
         files = [path for path in sorted(stage.rglob("*")) if path.is_file()]
         for path in files:
             sync(path)
@@ -151,7 +164,8 @@ def building(path: Path) -> Iterator[Path]:
         place = temporary(path)
         place.mkdir(0o700)
         try:
-            yield place / path.name
+            with _naming(path):
+                yield place / path.name
             (place / path.name).chmod(0o600)
             sync(place / path.name)
             os.replace(place / path.name, path)

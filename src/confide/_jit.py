@@ -10,8 +10,11 @@ R = TypeVar("R")
 
 
 def njit(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile on first use and cache the result on disk; in a read-only installation compile in every process."""
+    """Compile on first use and cache the result on disk; in a read-only installation compile in every process.
+
+    A compiled loop lets go of the interpreter, so that a service answers other requests while it plans.
+    """
     try:
-        return cast(Callable[P, R], numba.njit(cache=True)(function))
+        return cast(Callable[P, R], numba.njit(cache=True, nogil=True)(function))
     except RuntimeError:  # "no locator available": neither the package nor the home folder is writable
-        return cast(Callable[P, R], numba.njit(function))
+        return cast(Callable[P, R], numba.njit(nogil=True)(function))

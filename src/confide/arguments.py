@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from confide._memory import usable_memory
 from confide.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 MOST = 10**15  # the largest whole number that any argument may be: sums of this many are exact in floating point
 ENTRIES = 2**31  # of all arrays that one object may make: 16 GB
+NUMBER = 8  # bytes
+# The copies of an array that exist at the same time while an object is made and checked.
+COPIES = 3
+# Arrays with fewer numbers are not compared with the available memory, which takes a millisecond.
+_SMALL_ARRAY = 2**22
 _SHOWN = 60
 
 
@@ -42,8 +48,14 @@ def whole(name: str, value: Any, *, at_least: int | None = None, at_most: int = 
     if at_least is not None and number < at_least:
         raise InvalidParameter(f"{name} must be at least {at_least}, got {name}={shown(value)}")
     if abs(number) > at_most:
-        raise InvalidParameter(f"{name} must be at most {f'{at_most:g}'.replace('e+', 'e')}, got {name}={shown(value)}")
+        raise InvalidParameter(f"{name} must be at most {_limit(at_most)}, got {name}={shown(value)}")
     return number
+
+
+def _limit(number: int) -> str:
+    """A limit in an error: 1e15, but 536870911 with all digits."""
+    short = f"{number:g}".replace("e+", "e")
+    return short if float(short) == number else str(number)
 
 
 def real(
@@ -121,6 +133,14 @@ def kind(name: str, value: Any, *types: type, said: str = "") -> Any:
     return value
 
 
+def private_kind(name: str, value: Any, *types: type) -> Any:
+    """An object of one of these types that may hold somebody's data: an error about it names its type alone."""
+    if not isinstance(value, types):
+        expected = " or ".join(each.__name__ for each in types)
+        raise InvalidParameter(f"{name} must be {expected}, got a value of type {type(value).__name__}")
+    return value
+
+
 def has(name: str, value: Any, members: Sequence[str], said: str) -> Any:
     """An object of anybody's own that has these members, where a Protocol says what is expected."""
     missing = [member for member in members if not hasattr(value, member)]
@@ -153,7 +173,10 @@ def listed(name: str, value: Any, *types: type) -> list[Any]:
 
 def read_text(source: str | os.PathLike[str], most: int = 2**28) -> str:
     """A text in UTF-8, from a file: not from a pipe or a device, which may never end, and of at most `most` bytes."""
-    return regular(source, most).read_text(encoding="utf-8-sig")
+    try:
+        return regular(source, most).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidParameter(f"{os.fspath(source)} must be a text in UTF-8, and is not") from None
 
 
 def regular(source: Any, most: int | None = None) -> Path:
@@ -209,9 +232,16 @@ def sizes(**given: tuple[Any, int]) -> list[int]:
     return [whole(name, value, at_least=least) for name, (value, least) in given.items()]
 
 
-def fits(**sizes: int) -> None:
-    """Refuse an array of these sizes before it is made, if it is larger than any that makes sense."""
-    entries = math.prod(map(int, sizes.values()))  # NumPy's small integers would overflow
-    if entries > ENTRIES:
+def fits(*, copies: int = 1, **sizes: int) -> None:
+    """Refuse an array of these sizes before it is made, if so many copies of it are more than makes sense here."""
+    entries = copies * math.prod(map(int, sizes.values()))  # NumPy's small integers would overflow
+    if entries > ENTRIES or (entries > _SMALL_ARRAY and _needs_too_much(NUMBER * entries)):
         given = ", ".join(f"{name}={shown(size)}" for name, size in sizes.items())
-        raise InvalidParameter(f"{', '.join(sizes)} are too large: {entries:.3g} numbers do not fit into memory, got {given}")
+        raise InvalidParameter(
+            f"{', '.join(sizes)} are too large: {entries:.3g} numbers do not fit into memory, got {given}: choose smaller ones"
+        )
+
+
+def _needs_too_much(size: int) -> bool:
+    usable = usable_memory()
+    return usable is not None and size > usable

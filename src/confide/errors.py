@@ -49,8 +49,16 @@ class PromiseBroken(PrivacyError):
     """The noise gives a larger epsilon than requested."""
 
 
+class InvalidDocument(PrivacyError):
+    """What a service sent is not what its format says, or more than a device should hold. Nothing is sent."""
+
+
 class StaleMessage(InvalidParameter):
     """A device planned with a release that is no longer current."""
+
+
+class AnotherRound(StaleMessage):
+    """A device answered another round than the server planned from the same release. Nothing is counted."""
 
 
 class DuplicateMessage(InvalidParameter):

@@ -12,10 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from confide import arguments
-from confide.arguments import array, fits, has, integers, regular, whole
+from confide.arguments import array, fits, generator, has, integers, regular, whole
 from confide.errors import InvalidParameter
 
 Array = npt.NDArray[np.float64]
+
+
+def _place(step: int, state: int, horizon: int, states: int) -> tuple[int, int]:
+    """A step and a state that exist."""
+    return whole("step", step, at_least=0, at_most=horizon - 1), whole("state", state, at_least=0, at_most=states - 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +40,8 @@ class TabularPolicy:
         object.__setattr__(self, "actions", actions)
 
     def act(self, step: int, state: int, rng: np.random.Generator) -> int:  # noqa: ARG002 - deterministic
+        horizon, states = self.actions.shape
+        step, state = _place(step, state, horizon, states)
         return int(self.actions[step, state])
 
     def probabilities(self) -> Array:
@@ -66,7 +73,9 @@ class StochasticPolicy:
         return int(self.weights.shape[2])
 
     def act(self, step: int, state: int, rng: np.random.Generator) -> int:
-        return int(rng.choice(self.choices, p=self.weights[step, state]))
+        horizon, states, _ = self.weights.shape
+        step, state = _place(step, state, horizon, states)
+        return int(generator("rng", rng).choice(self.choices, p=self.weights[step, state]))
 
     def probabilities(self) -> Array:
         """[h, s, a]"""
@@ -89,7 +98,12 @@ class LinearPolicy:
         object.__setattr__(self, "gains", gains)
 
     def act(self, step: int, state: Array, rng: np.random.Generator) -> Array:  # noqa: ARG002 - deterministic
-        return np.asarray(self.gains[step] @ state)
+        horizon, _, states = self.gains.shape
+        step = whole("step", step, at_least=0, at_most=horizon - 1)
+        position = array("state", state, ndim=1, finite=False)
+        if position.shape != (states,):
+            raise InvalidParameter(f"state must have shape ({states},), got {position.shape}")
+        return np.asarray(self.gains[step] @ position)
 
     def save(self, path: str | Path | BinaryIO) -> None:
         _save(path, kind="linear", gains=self.gains)
@@ -105,7 +119,7 @@ class RandomPolicy:
         whole("choices", self.choices, at_least=1)
 
     def act(self, step: int, state: Any, rng: np.random.Generator) -> int:  # noqa: ARG002 - the same everywhere
-        return int(rng.integers(self.choices))
+        return int(generator("rng", rng).integers(self.choices))
 
     def save(self, path: str | Path | BinaryIO) -> None:
         _save(path, kind="random", choices=np.array(self.choices))
@@ -140,7 +154,10 @@ class ContextPolicy:
 
     def act(self, step: int, state: Array, rng: np.random.Generator) -> int:  # noqa: ARG002 - deterministic
         """`state` is the user's contexts [a, i]."""
-        return int(self.choose(np.asarray(state, dtype=float)))
+        contexts = array("state", state, ndim=2, finite=False)
+        if contexts.shape[1] != len(self.weights) or len(contexts) == 0:
+            raise InvalidParameter(f"state must have shape (actions, {len(self.weights)}), got {contexts.shape}")
+        return int(self.choose(contexts))
 
     def save(self, path: str | Path | BinaryIO) -> None:
         widths = {} if self.widths is None else {"widths": self.widths}
@@ -190,8 +207,12 @@ def load_policy(path: str | Path | BinaryIO) -> Policy:
 
 
 def _save(path: str | Path | BinaryIO, *, kind: str, **arrays: npt.NDArray[Any]) -> None:
-    with _opened(path, "wb") as file:  # a file object: np.savez must not add an ending of its own
-        np.savez_compressed(file, allow_pickle=False, kind=np.array(kind), **arrays)
+    try:
+        # A file object, because np.savez would add an ending of its own to a name.
+        with _opened(path, "wb") as file:
+            np.savez_compressed(file, allow_pickle=False, kind=np.array(kind), **arrays)
+    except IsADirectoryError:
+        raise InvalidParameter(f"cannot write to {path}: it is a folder; choose another file") from None
 
 
 def _opened(path: str | Path | BinaryIO, mode: str) -> AbstractContextManager[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import whole
+from confide.arguments import fits, kind, shown, whole
 from confide.errors import InvalidParameter
 from confide.privacy.bounded import real_numbers
 
@@ -35,7 +35,8 @@ class Trajectories:
 
     def __post_init__(self) -> None:
         states, actions, rewards = (_array(part) for part in (self.states, self.actions, self.rewards))
-        if rewards.ndim != 2 or not len(states) == len(actions) == len(rewards) or min(states.ndim, actions.ndim) < 2:
+        flat = rewards.ndim != 2 or min(states.ndim, actions.ndim) < 2
+        if flat or not len(states) == len(actions) == len(rewards):
             shapes = f"states {states.shape}, actions {actions.shape}, rewards {rewards.shape}"
             raise InvalidParameter(
                 f"states, actions and rewards must have shapes (users, steps, ...) for the same users, got {shapes}"
@@ -54,6 +55,12 @@ class Trajectories:
         return int(self.rewards.shape[1])
 
     def __getitem__(self, users: slice) -> "Trajectories":
+        """The trajectories of some users, for example `trajectories[2:5]`."""
+        kind("users", users, slice, said="a slice, as in trajectories[2:5]")
+        try:
+            users.indices(self.users)
+        except (TypeError, ValueError):
+            raise InvalidParameter(f"users must be a slice of whole numbers, got {shown(users)}") from None
         return Trajectories(self.states[users], self.actions[users], self.rewards[users])
 
 
@@ -69,24 +76,30 @@ def collect(
     The horizon and the shapes are public, and decided by nobody's data. What is missing or no number is NaN, and contributes zero.
     """
     whole("horizon", horizon, at_least=0)
+    state_sizes = _step_shape("state_shape", state_shape)
+    action_sizes = _step_shape("action_shape", action_shape)
+    if isinstance(episodes, str | bytes | dict) or not isinstance(episodes, Iterable):
+        raise InvalidParameter(f"episodes must be a list of (states, actions, rewards), got {type(episodes).__name__}")
     try:
-        users, shapes = (
-            list(episodes),
-            [tuple(whole("shape", n, at_least=1) for n in shape) for shape in (state_shape, action_shape)],
-        )
-    except TypeError:
-        raise InvalidParameter(
-            "episodes must be a list of (states, actions, rewards), and shapes tuples of whole numbers"
-        ) from None
-    states, actions = (
-        np.full((len(users), horizon + more, *shape), math.nan) for more, shape in zip((1, 0), shapes, strict=True)
-    )
+        users = list(episodes)
+    except TypeError:  # an array without dimensions claims to be iterable
+        raise InvalidParameter("episodes must be a list of (states, actions, rewards)") from None
+    fits(users=max(len(users), 1), steps=horizon + 1, state=math.prod(state_sizes), action=math.prod(action_sizes))
+    states = np.full((len(users), horizon + 1, *state_sizes), math.nan)
+    actions = np.full((len(users), horizon, *action_sizes), math.nan)
     rewards = np.full((len(users), horizon), math.nan)
     for user, episode in enumerate(users):
         parts = episode[:3] if isinstance(episode, list | tuple) else ()
         for into, part in zip((states[user], actions[user], rewards[user]), parts, strict=False):
             _fill(into, part)
     return Trajectories(states, actions, rewards)
+
+
+def _step_shape(name: str, shape: Any) -> tuple[int, ...]:
+    """The shape of one state or one action: a tuple of at most 8 sizes."""
+    if not isinstance(shape, tuple | list) or len(shape) > 8:
+        raise InvalidParameter(f"{name} must be a tuple of whole numbers, got {name}={shown(shape)}")
+    return tuple(whole(name, size, at_least=1) for size in shape)
 
 
 def _fill(into: Array, part: Any) -> None:
@@ -110,14 +123,22 @@ def _fill(into: Array, part: Any) -> None:
 
 def _array(part: Any) -> npt.NDArray[Any]:
     if isinstance(part, np.ndarray):
-        return part
+        return _plain(part)
     try:
         array = np.asarray(part)
         return array if array.dtype.kind in "biuf" else np.array(part, dtype=object)  # each element as it is
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # lists of different lengths, or whatever an object of somebody's own does
         raise InvalidParameter(
             "states, actions and rewards must be arrays; `confide.trajectory.collect` takes episodes of any length"
         ) from None
+
+
+def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An array of NumPy's own class. Others may claim another length; masked entries are missing."""
+    if isinstance(array, np.ma.MaskedArray):
+        masked: Any = array.astype(object)
+        return np.asarray(masked.filled(None))
+    return np.asarray(array)
 
 
 def _of_length(part: npt.NDArray[Any], steps: int) -> npt.NDArray[Any]:
@@ -150,6 +171,24 @@ class TransitionCounts:
     users: int
     horizon: int
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "users", whole("users", self.users, at_least=0))
+        object.__setattr__(self, "horizon", whole("horizon", self.horizon, at_least=0))
+        for name in ("step", "state", "action", "next_state"):
+            object.__setattr__(self, name, _private_indices(name, getattr(self, name)))
+        object.__setattr__(self, "reward", _private_reals("reward", self.reward))
+        object.__setattr__(self, "count", _offsets("count", self.count))
+        lengths = {name: len(getattr(self, name)) for name in ("step", "state", "action", "next_state", "reward", "count")}
+        if len(set(lengths.values())) > 1:
+            sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise InvalidParameter(f"all columns of the counts must have the same length, got {sizes}")
+        # A transition of one step happens at most once to each user, and a sum of such counts cannot overflow.
+        if len(self.count) and (self.count.min() < 0 or self.count.max() > self.users):
+            raise InvalidParameter(
+                f"count must be between 0 and {self.users}, the number of users, "
+                "because every user has at most one transition per step"
+            )
+
 
 def nobody_counted(users: int, horizon: int) -> TransitionCounts:
     """Users whom the agent does not look at: only their number."""
@@ -179,15 +218,107 @@ class LoggedUsers:
     gaps: npt.NDArray[np.bool_] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        rows, trajectories, count = len(self.states), len(self.trajectories) - 1, len(self.users) - 1
-        shapes = self.rewards.shape == (rows,) and self.valid.shape == (max(count, 0),) and trajectories >= 0 and count >= 0
-        for optional in (self.actions, self.probabilities, self.gaps):
-            shapes = shapes and (optional is None or optional.shape == (rows,))
-        for offsets, end in ((self.trajectories, rows), (self.users, trajectories)):
-            shapes = shapes and offsets[0] == 0 and offsets[-1] == end and bool((np.diff(offsets) >= 0).all())
-        if not shapes:
-            raise InvalidParameter("rows, trajectories and users of a log do not fit together")
+        object.__setattr__(self, "states", _private_indices("states", self.states))
+        object.__setattr__(self, "rewards", _private_reals("rewards", self.rewards))
+        object.__setattr__(self, "trajectories", _frozen(_offsets("trajectories", self.trajectories)))
+        object.__setattr__(self, "users", _frozen(_offsets("users", self.users)))
+        object.__setattr__(self, "valid", _private_flags("valid", self.valid, missing=False))
+        if self.actions is not None:
+            object.__setattr__(self, "actions", _private_indices("actions", self.actions))
+        if self.probabilities is not None:
+            object.__setattr__(self, "probabilities", _private_reals("probabilities", self.probabilities))
+        if self.gaps is not None:
+            object.__setattr__(self, "gaps", _private_flags("gaps", self.gaps, missing=True))
+        rows = len(self.states)
+        for name in ("rewards", "actions", "probabilities", "gaps"):
+            column = getattr(self, name)
+            if column is not None and len(column) != rows:
+                raise InvalidParameter(f"{name} must have one entry for each of the {rows} states, got {len(column)}")
+        _check_offsets("trajectories", self.trajectories, rows, "the number of rows")
+        _check_offsets("users", self.users, len(self.trajectories) - 1, "the number of trajectories")
+        if len(self.valid) != len(self.users) - 1:
+            raise InvalidParameter(
+                f"valid must have one entry for each of the {len(self.users) - 1} users, got {len(self.valid)}"
+            )
 
     @property
     def count(self) -> int:
         return len(self.users) - 1
+
+
+def _column(name: str, values: Any) -> npt.NDArray[Any]:
+    """One column of private data: an array of one dimension, of any type.
+
+    Compiled loops read these arrays without looking at their bounds, so nothing else may reach them.
+    """
+    try:
+        column = _plain(values) if isinstance(values, np.ndarray) else np.asarray(values)
+        # A list with one text becomes an array of texts. Each element is then taken as it is.
+        if column.dtype.kind not in "biuf" and not isinstance(values, np.ndarray):
+            column = np.array(values, dtype=object)
+    except Exception:  # lists of different lengths, or whatever an object of somebody's own does
+        raise InvalidParameter(f"{name} must be an array of one dimension, got {type(values).__name__}") from None
+    if column.ndim != 1:
+        raise InvalidParameter(f"{name} must be an array of one dimension, got shape {column.shape}")
+    return column
+
+
+def _ready(values: Any, dtype: type) -> bool:
+    """Whether compiled loops can read this column as it is. Then nothing has to be converted."""
+    plain = type(values) is np.ndarray and values.ndim == 1 and values.dtype == dtype
+    return plain and bool(values.flags.c_contiguous)
+
+
+def _private_indices(name: str, values: Any) -> Indices:
+    """States, actions or steps. One that is no whole number, or too large, becomes -1, which does not exist."""
+    if _ready(values, np.int64):
+        return values  # type: ignore[no-any-return]
+    column = _column(name, values)
+    if column.dtype.kind not in "bi":
+        numbers = real_numbers(column)
+        exists = (numbers >= 0) & (numbers < 2.0**53)
+        numbers = np.where(exists, numbers, -1.0)
+        column = np.where(np.floor(numbers) == numbers, numbers, -1.0)
+    return np.ascontiguousarray(column, dtype=np.int64)
+
+
+def _private_reals(name: str, values: Any) -> Array:
+    """Rewards or probabilities. One that is no real number becomes NaN, and its user contributes zero."""
+    if _ready(values, np.float64):
+        return values  # type: ignore[no-any-return]
+    return np.ascontiguousarray(real_numbers(_column(name, values)), dtype=np.float64)
+
+
+def _private_flags(name: str, values: Any, *, missing: bool) -> npt.NDArray[np.bool_]:
+    """True or False for each entry; `missing` for one that is neither."""
+    column = _column(name, values)
+    if column.dtype.kind != "b":
+        numbers = real_numbers(column)
+        column = np.where((numbers == 0) | (numbers == 1), numbers == 1, missing)
+    return np.ascontiguousarray(column, dtype=np.bool_)
+
+
+def _offsets(name: str, values: Any) -> Indices:
+    """Where parts begin and end, or how many there are. They are the structure of the data, and no user's values."""
+    if _ready(values, np.int64):
+        return values  # type: ignore[no-any-return]
+    column = _column(name, values)
+    if column.dtype.kind not in "iu" and column.size:
+        raise InvalidParameter(f"{name} must be an array of whole numbers, got the type {column.dtype}")
+    if column.dtype.kind == "u" and column.size and column.max() > np.iinfo(np.int64).max:
+        raise InvalidParameter(f"{name} must be at most 2**63 - 1")
+    return np.ascontiguousarray(column, dtype=np.int64)
+
+
+def _frozen(offsets: Indices) -> Indices:
+    """A copy that nobody can change after it was checked: compiled loops follow it without looking at bounds."""
+    copy = offsets.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+def _check_offsets(name: str, offsets: Indices, end: int, end_words: str) -> None:
+    """Offsets begin with 0, end with `end` and never decrease. Neighbours are compared, because a difference may overflow."""
+    ordered = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == end and bool((offsets[1:] >= offsets[:-1]).all())
+    if not ordered:
+        raise InvalidParameter(f"{name} must be offsets that begin with 0, never decrease and end with {end_words}, {end}")

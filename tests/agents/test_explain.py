@@ -17,7 +17,7 @@ from confide.mixtures.printed import Setting, paper_noise
 from confide.privacy import CentralDP, JointDP, LocalDP, NoPrivacy
 from confide.privacy.request import Relation
 from confide.privatizers import every, geometric
-from confide.problems import lock, lock_rewards
+from confide.problems import lock, lock_rewards, riverswim
 
 WORLD = lock(0, states=6, actions=2, horizon=3, jump=2)
 USERS = 60
@@ -25,10 +25,10 @@ AGENTS = [UCRLVTR, UCRLVTRPlus, LinOptVI, LinOptPO, LikelihoodVI]
 PRIVACY = [
     JointDP(1.0, 1e-5),
     JointDP(2.0, 1e-6, relation="null"),
-    JointDP(1.0),
+    JointDP(1.0, delta=0.0),
     CentralDP(1.0, 1e-5),
     LocalDP(4.0, 1e-6),
-    LocalDP(4.0),
+    LocalDP(4.0, delta=0.0),
     NoPrivacy(),
 ]
 CASES = [
@@ -131,7 +131,9 @@ def test_each_agent_is_compared_with_the_first_and_what_is_the_same_is_said_once
 
 
 def test_laplace_noise_is_measured_in_its_own_norm_and_not_beside_gaussian_noise():
-    gaussian, laplace = (explain(make(UCRLVTR, "tight", privacy)).agents[0] for privacy in (JointDP(1.0, 1e-5), JointDP(1.0)))
+    gaussian, laplace = (
+        explain(make(UCRLVTR, "tight", privacy)).agents[0] for privacy in (JointDP(1.0, 1e-5), JointDP(1.0, delta=0.0))
+    )
     for one, norm in ((gaussian, 2), (laplace, 1)):
         assert one.noise.norm == norm
         assert one.relative_noise == one.noise.worst / one.noise.sensitivity
@@ -231,3 +233,15 @@ def test_learners_that_got_stuck_are_named():
         rows = dict(explain(agent).rows())
         assert ("warning" in rows) == warned
         assert (explain(agent).to_json()["agents"][0]["stuck"] is not None) == warned
+
+
+def test_with_a_problem_it_estimates_memory_and_planning_time():
+    problem = riverswim()
+    agent = confide.agents.TabularPSRL(problem.public, episodes=1000, privacy=confide.JointDP(1.0, 1e-5))
+    assert "peak memory" not in str(explain(agent))
+    found = explain(agent, problem=problem)
+    assert "peak memory" in str(found)
+    assert "s for each release" in str(found)
+    facts = found.to_json()["agents"][0]
+    assert 50e6 < facts["memory_bytes"] < 100e6
+    assert 0 < facts["planning_seconds"] < 1

@@ -1,22 +1,28 @@
 """Neighbours with the same releases: agents that keep their promise show the same bytes, and those that leak past the noise are refuted."""
 
+import ast
 import dataclasses
 import functools
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import confide
 from confide import JointDP, LocalDP, NoPrivacy, run
 from confide.agents import LSVIUCB, UCRLVTR
+from confide.agents.catalogue import AGENTS
+from confide.audit.agents import Attacked
 from confide.audit.canonical import canonical
 from confide.audit.replay import CHANNELS, replay
+from confide.audit.surface import REPLAYED
 from confide.audit.verify import taken_on_trust, verify
 from confide.errors import InvalidParameter, PrivacyError
 from confide.learning.agent import Abilities, Batch
 from confide.learning.client import LocalClient
 from confide.policy import TabularPolicy
-from confide.privacy import billboard
+from confide.privacy import CentralDP, billboard
 from confide.privacy.bounded import Bounded, L2Ball
 from confide.privatizers import CentralPrivatizer, Message, every
 from confide.problems import lock, one_hot
@@ -38,7 +44,9 @@ def channels(result):
     return {each.channel for each in result.differences}
 
 
-@pytest.mark.parametrize("privacy", [JOINT, JointDP(1.0), JointDP(1.0, 1e-5, relation="null"), LOCAL, NoPrivacy()], ids=str)
+@pytest.mark.parametrize(
+    "privacy", [JOINT, JointDP(1.0, delta=0.0), JointDP(1.0, 1e-5, relation="null"), LOCAL, NoPrivacy()], ids=str
+)
 def test_an_honest_learner_stands(privacy):
     result = replayed(UCRLVTR, privacy=privacy)
     assert not result.refuted and not result.undecided and not result.differences
@@ -57,10 +65,10 @@ def test_a_learner_that_looks_at_users_again_stands():
 class Raw(UCRLVTR):
     """Keeps the last user's last state, which nothing that leaves may depend on."""
 
-    seen = 0
+    _seen = 0
 
     def observe(self, users):
-        self.seen = int(users.states[-1, -1])
+        self._seen = int(users.states[-1, -1])
         super().observe(users)
 
 
@@ -70,7 +78,7 @@ class InPolicies(Raw):
     def next_batch(self):
         batch = super().next_batch()
         actions = batch.policy.actions.copy()
-        actions[0] = [self.seen >> bit & 1 for bit in range(actions.shape[1])]
+        actions[0] = [self._seen >> bit & 1 for bit in range(actions.shape[1])]
         return Batch(TabularPolicy(actions, 2), batch.users)
 
 
@@ -78,7 +86,7 @@ class InOpaquePolicies(Raw):
     """The policy's own attributes do not show it: only what it does."""
 
     def next_batch(self):
-        seen, batch = self.seen, super().next_batch()
+        seen, batch = self._seen, super().next_batch()
 
         class Hidden(TabularPolicy):
             last = seen
@@ -92,13 +100,13 @@ class InOpaquePolicies(Raw):
 class InSizes(Raw):
     def next_batch(self):
         batch = super().next_batch()
-        return Batch(batch.policy, min(batch.users, 1 + self.seen))
+        return Batch(batch.policy, min(batch.users, 1 + self._seen))
 
 
 class InMemory(Raw):
     def current_round(self):
         planned = super().current_round()
-        self._round = dataclasses.replace(planned, memory={**planned.memory, "last": np.array(self.seen)})
+        self._round = dataclasses.replace(planned, memory={**planned.memory, "last": np.array(self._seen)})
         return self._round
 
 
@@ -108,7 +116,7 @@ class InQuestions(Raw):
     def current_round(self):
         if self._round is None:
             planned = super().current_round()
-            self._round = dataclasses.replace(planned, statistic=Moved(planned.statistic, self.seen))
+            self._round = dataclasses.replace(planned, statistic=Moved(planned.statistic, self._seen))
         return self._round
 
 
@@ -126,30 +134,30 @@ class InHiddenQuestions(Raw):
     """Nothing that is shown says so, but a raw state decides what all later users contribute: the sum moves by more than one user."""
 
     def contribution(self, users):
-        return Moved(self._round.statistic, self.seen).contribution(users)
+        return Moved(self._round.statistic, self._seen).contribution(users)
 
 
 class InDescriptions(Raw):
     def describe(self):
-        return dataclasses.replace(super().describe(), planning=f"users end in state {self.seen}")
+        return dataclasses.replace(super().describe(), planning=f"users end in state {self._seen}")
 
 
 class InReleases(Raw):
     def released(self):
         made = super().released()
-        return dataclasses.replace(made, values=made.values + 1e-6 * self.seen)
+        return dataclasses.replace(made, values=made.values + 1e-6 * self._seen)
 
 
 class InOutput(Raw):
     def observe(self, users):
         super().observe(users)
-        print(self.seen)
+        print(self._seen)
 
 
 class InErrors(Raw):
     def observe(self, users):
         super().observe(users)
-        if self.seen < 0:
+        if self._seen < 0:
             raise InvalidParameter("a state does not exist")
 
 
@@ -181,13 +189,13 @@ class InExactReleases(Raw):
         ball = L2Ball(10.0, 1)
         side = CentralPrivatizer(ball, every(1, 1), privacy=NoPrivacy(), noise=self.noise)
         side.absorb(ball.clip(np.array([float(users.states[-1, -1])])))
-        self.shown_state = int(side.release().values[0])
+        self._shown_state = int(side.release().values[0])
         super().observe(users)
 
     def next_batch(self):
         batch = super().next_batch()
         actions = batch.policy.actions.copy()
-        actions[0] = [getattr(self, "shown_state", 0) >> bit & 1 for bit in range(actions.shape[1])]
+        actions[0] = [getattr(self, "_shown_state", 0) >> bit & 1 for bit in range(actions.shape[1])]
         return Batch(TabularPolicy(actions, 2), batch.users)
 
 
@@ -196,14 +204,14 @@ class Late(UCRLVTR):
 
     def next_batch(self):
         batch = super().next_batch()
-        self.handed = TabularPolicy(batch.policy.actions.copy(), 2)
-        return Batch(self.handed, batch.users)
+        self._handed = TabularPolicy(batch.policy.actions.copy(), 2)
+        return Batch(self._handed, batch.users)
 
     def observe(self, users):
         super().observe(users)
-        actions = np.array(self.handed.actions)
+        actions = np.array(self._handed.actions)
         actions[0] = np.resize(np.asarray(users.states[-1]) % 2, actions.shape[1])
-        object.__setattr__(self.handed, "actions", actions)
+        object.__setattr__(self._handed, "actions", actions)
 
 
 class WithLog(TabularPolicy):
@@ -213,34 +221,34 @@ class WithLog(TabularPolicy):
 class InBuffers(UCRLVTR):
     """In an attribute that has no attributes itself."""
 
-    seen = b""
+    _seen = b""
 
     def observe(self, users):
-        self.seen += np.asarray(users.states).tobytes()
+        self._seen += np.asarray(users.states).tobytes()
         super().observe(users)
 
     def next_batch(self):
         batch = super().next_batch()
         shown = WithLog(batch.policy.actions, 2)
-        object.__setattr__(shown, "log", io.BytesIO(self.seen))
+        object.__setattr__(shown, "log", io.BytesIO(self._seen))
         return Batch(shown, batch.users)
 
 
 class OnCounts(UCRLVTR):
     """Honest on trajectories, and not on the transition counts of a simulation."""
 
-    seen = 0
+    _seen = 0
 
     def observe(self, users):
         if isinstance(users, TransitionCounts) and len(users.next_state):
-            self.seen = int(users.next_state[-1]) + 2
+            self._seen = int(users.next_state[-1]) + 2
         super().observe(users)
 
     def next_batch(self):
         batch = super().next_batch()
         actions = batch.policy.actions.copy()
-        if self.seen:
-            actions[0] = [self.seen >> bit & 1 for bit in range(actions.shape[1])]
+        if self._seen:
+            actions[0] = [self._seen >> bit & 1 for bit in range(actions.shape[1])]
         return Batch(TabularPolicy(actions, 2), batch.users)
 
 
@@ -255,6 +263,146 @@ class OwnDraw(Raw):
     def observe(self, users):
         self.noise.gaussian(1.0, 1)
         super().observe(users)
+
+
+class InPublish(Raw):
+    """Each of these agents is honest in everything that a run shows. What a service would show has a raw state in it."""
+
+    def publish(self, run=""):
+        return super().publish(run) + bytes([self._seen % 256])
+
+
+class InAssign(Raw):
+    def assign(self, number=None):
+        given = super().assign(number)
+        actions = given.policy.actions.copy()
+        actions[0] = [self._seen >> bit & 1 for bit in range(actions.shape[1])]
+        return dataclasses.replace(given, policy=TabularPolicy(actions, 2))
+
+
+class InBatchSize(Raw):
+    @property
+    def batch_size(self):
+        return min(super().batch_size, 1 + self._seen % 3)
+
+
+class InAnAttribute(Raw):
+    def observe(self, users):
+        super().observe(users)
+        self.last_state = self._seen
+
+
+class InAProperty(Raw):
+    @property
+    def progress(self):
+        return self._seen / 10
+
+
+class InAMethod(Raw):
+    def summary(self, digits=2):
+        return f"{self._seen:.{digits}f}"
+
+
+class InAGenerator(Raw):
+    def history(self):
+        yield self._seen
+
+
+class InAnAnswerToAnError(Raw):
+    def check(self):
+        raise ValueError(f"the last state was {self._seen}")
+
+
+class InTheOpenSum(UCRLVTR):
+    """Only between two releases, and only for whoever asks then."""
+
+    @property
+    def waiting(self):
+        return self._privatizer._leaf.sum()
+
+
+class AfterAClose(Raw):
+    """Only where a batch is closed before it is full, which a run never does."""
+
+    def close(self, total=None, users=0):
+        before = self.released().generation
+        super().close(total, users)
+        self._memory = {**self._memory, "last": np.array(self._seen + before)}
+
+
+SHOWN_TO_SERVICES = {
+    InPublish: "agent.publish()",
+    InAssign: "policies",
+    InBatchSize: "agent.batch_size",
+    InAnAttribute: "agent.last_state",
+    InAProperty: "agent.progress",
+    InAMethod: "agent.summary()",
+    InAGenerator: "agent.history()",
+    InAnAnswerToAnError: "agent.check()",
+    InTheOpenSum: "agent.waiting",
+    AfterAClose: "memory",
+}
+
+
+@pytest.mark.parametrize("kind", SHOWN_TO_SERVICES, ids=lambda kind: kind.__name__)
+def test_what_leaks_to_a_service_is_refuted(kind):
+    result = replayed(kind)
+    assert result.refuted and SHOWN_TO_SERVICES[kind] in channels(result)
+    assert any(str(each) in result.said()[0] for each in result.differences)
+
+
+class WithDeclaration(InAProperty):
+    """Honest: it says what is not meant for anybody to see."""
+
+    private = {**UCRLVTR.private, "progress": "for the curator's own screen"}  # noqa: RUF012
+
+
+class NotForServices(InAProperty):
+    @property
+    def batch_size(self):
+        raise RuntimeError("no service may use it")
+
+
+def test_an_agent_that_no_service_can_use_is_still_looked_at():
+    result = replayed(NotForServices)
+    assert result.refuted and "agent.progress" in channels(result)
+    assert result.left_out["use by a service"] == "the agent fails if a service uses it: RuntimeError"
+
+
+def test_what_is_not_compared_is_listed_with_its_reason():
+    result = replayed(WithDeclaration, neighbours=8)
+    assert not result.refuted and not result.undecided
+    assert result.left_out["progress"] == "private by contract: for the curator's own screen"
+    assert result.left_out["save"] == "private by contract: the saved state has exact sums"
+    assert result.left_out["restore()"] == "it needs arguments: data"
+    assert "progress" not in result.surface and {"publish()", "assign()", "batch_size", "released()"} <= set(result.surface)
+    assert any("not compared: " in line and "progress (private by contract" in line for line in result.said())
+    assert result.to_json()["left_out"] == result.left_out
+
+
+def test_everything_that_a_service_asks_of_a_learner_is_compared():
+    """Found in the service's code, so that a new call cannot be forgotten."""
+    folder = Path(confide.__file__).parent / "service"
+    asked = set()
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            of_learner = (
+                isinstance(node, ast.Attribute) and getattr(node.value, "attr", getattr(node.value, "id", "")) == "learner"
+            )
+            asked |= {node.attr} if of_learner else set()
+    assert {"publish", "close", "released", "current_round", "batch_size", "decoded", "save"} <= asked
+    result = replayed(UCRLVTR, neighbours=4)
+    compared = {name.removesuffix("()") for name in result.surface} | set(REPLAYED)
+    assert {name for name in asked - compared if f"{name}()" not in result.left_out and name not in result.left_out} == set()
+    left_out = {name for name in asked if name in result.left_out or f"{name}()" in result.left_out}
+    assert left_out == {"contribution", "restore", "rng", "save"} - compared
+
+
+@pytest.mark.parametrize("name", [name for name, entry in AGENTS.items() if entry.paper])
+def test_all_agents_of_the_package_stand(name):
+    result = Attacked(name, CentralDP(1.0, 1e-2)).replay(4)
+    assert not result.refuted and not result.undecided
+    assert len(result.surface) > 20 and "public attributes and methods" not in result.left_out
 
 
 def test_a_draw_of_its_own_is_not_decided():
@@ -286,7 +434,7 @@ class Talkative(LocalClient):
     def report(self, trajectory):
         sent = Message.from_bytes(super().report(trajectory))
         nonce = sent.nonce[:-1] + bytes([int(trajectory.states[0, -1]) % 256])
-        return Message(sent.generation, nonce, sent.channel, sent.values, sent.kind).to_bytes()
+        return Message(sent.generation, nonce, sent.channel, sent.values, sent.kind, sent.round).to_bytes()
 
 
 class Forgetful(LocalClient):
@@ -349,14 +497,14 @@ class Plain:
 class Again(Plain):
     """The first user is in the place of the last one of every batch: absorbed several times."""
 
-    first = None
+    _first = None
 
     def observe(self, users):
         states = users.states.copy()
-        if self.first is not None:
-            states[-1] = self.first
+        if self._first is not None:
+            states[-1] = self._first
         else:
-            self.first = states[0]
+            self._first = states[0]
         super().observe(Trajectories(states, users.actions, users.rewards))
 
 
@@ -388,7 +536,7 @@ def test_agents_of_any_kind_can_be_replayed():
 
 
 def test_what_cannot_be_decided_is_said():
-    assert replayed(OwnNoise).undecided == tuple(CHANNELS)
+    assert set(CHANNELS) <= set(replayed(OwnNoise).undecided)
     result = replayed(Moody)
     assert not result.refuted and result.undecided == ("policies",)
     assert any("NOT DECIDED for policies" in line for line in result.said())

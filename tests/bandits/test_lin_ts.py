@@ -26,7 +26,7 @@ def lost(privacy, episodes=5_000, world=WORLD, seed=0, agent=LinTS, **more):
         (confide.NoPrivacy(), 0.05),
         (confide.JointDP(10.0, 1e-5), 0.06),
         (confide.JointDP(1.0, 1e-5), 0.15),
-        (confide.JointDP(5.0), 0.5),
+        (confide.JointDP(5.0, delta=0.0), 0.5),
     ],
     ids=["none", "joint, 10", "joint, 1", "pure"],
 )
@@ -36,8 +36,8 @@ def test_it_learns(privacy, most):
 
 def test_devices_learn_together_too():
     world = linear_bandit(3, 4, population=256)
-    assert lost(confide.LocalDP(10.0), episodes=1_000, world=world) < 0.5  # device by device
-    assert lost(confide.LocalDP(10.0), episodes=12_000, world=world) < 0.1  # as a crowd
+    assert lost(confide.LocalDP(10.0, delta=0.0), episodes=1_000, world=world) < 0.5  # device by device
+    assert lost(confide.LocalDP(10.0, delta=0.0), episodes=12_000, world=world) < 0.1  # as a crowd
 
 
 def test_rounds_grow_and_releases_are_discounted():

@@ -566,7 +566,9 @@ def test_bounds_are_values(case):
         assert (other.bound == case.bound) == (repr(other.bound) == repr(case.bound))
 
 
-@pytest.mark.parametrize("request_", [CentralDP(1.0, 1e-5), CentralDP(1.0), CentralDP(1.0, 1e-5, relation="null")], ids=str)
+@pytest.mark.parametrize(
+    "request_", [CentralDP(1.0, 1e-5), CentralDP(1.0, delta=0.0), CentralDP(1.0, 1e-5, relation="null")], ids=str
+)
 def test_a_certificate_says_what_the_bound_is_and_is_verified(case, request_, tmp_path):
     privatizer = CentralPrivatizer(
         case.bound, every_episode(4), privacy=request_, noise=noise_source("fast", 0), counter=Exact(4)

@@ -26,7 +26,7 @@ KINDS = {
     "discounted-16-bits": lambda leaves: Discounted(leaves, bits=16),
 }
 WHOLE = [name for name in KINDS if name not in ("toeplitz", "buffered", "discounted")]
-REQUESTS = {"gaussian": CentralDP(1.0, 1e-5), "laplace": CentralDP(1.0), "null": CentralDP(1.0, 1e-5, relation="null")}
+REQUESTS = {"gaussian": CentralDP(1.0, 1e-5), "laplace": CentralDP(1.0, delta=0.0), "null": CentralDP(1.0, 1e-5, relation="null")}
 CASES = [(kind, "fast") for kind in KINDS] + [(kind, "secure") for kind in WHOLE]
 BOUND = L2Ball(2.0, 3)
 

@@ -23,7 +23,7 @@ from confide.trajectory import LoggedUsers
 
 STATES, ACTIONS, USERS = 4, 2, 300
 PRIVATE = confide.CentralDP(1.0, 1e-6)
-COMMON = {"states": STATES, "discount": 0.9}
+COMMON = {"states": STATES, "discount": 0.9, "return_bound": 1.0}
 FEATURES, TARGET = np.eye(STATES), np.tile([0.7, 0.3], (STATES, 1))
 ESTIMATORS = {
     "counts-and-sums": CountsAndSums(**COMMON),
@@ -33,11 +33,13 @@ ESTIMATORS = {
     "dp-lsw, printed": evaluation.DPLSW(**COMMON, calibration="paper"),
     "dp-lsl": evaluation.DPLSL(**COMMON, ridge=100.0),
     "subsample": Subsample(**COMMON),
-    "sufficient-statistics": evaluation.SufficientStatistics(FEATURES, 0.9, visits=STATES),
-    "lstd": evaluation.PrivateLSTD(FEATURES, 0.5, visits=STATES),
-    "importance-sampling": evaluation.ImportanceSampling(TARGET, 0.9, clip=3.0),
-    "importance-sampling, per decision": evaluation.ImportanceSampling(TARGET, 0.9, clip=3.0, per_decision=True),
-    "weighted-importance-sampling": evaluation.WeightedImportanceSampling(TARGET, 0.9, clip=3.0),
+    "sufficient-statistics": evaluation.SufficientStatistics(FEATURES, 0.9, visits=STATES, return_bound=1.0),
+    "lstd": evaluation.PrivateLSTD(FEATURES, 0.5, visits=STATES, return_bound=1.0),
+    "importance-sampling": evaluation.ImportanceSampling(TARGET, 0.9, clip=3.0, return_bound=1.0),
+    "importance-sampling, per decision": evaluation.ImportanceSampling(
+        TARGET, 0.9, clip=3.0, per_decision=True, return_bound=1.0
+    ),
+    "weighted-importance-sampling": evaluation.WeightedImportanceSampling(TARGET, 0.9, clip=3.0, return_bound=1.0),
 }
 EVERY = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
 ATTACKED = [
@@ -156,7 +158,7 @@ def test_the_ledger_is_charged_for_the_noise_that_is_added(name, tmp_path):
     estimator, log = ESTIMATORS[name], in_memory(people())
     assert isinstance(release(estimator).guarantee.loss, PureDP)
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=4.0, delta=1e-5, others_epsilon=2.0)
-    for privacy, loss in ((PRIVATE, GaussianDP), (confide.CentralDP(1.0), PureDP)):
+    for privacy, loss in ((PRIVATE, GaussianDP), (confide.CentralDP(1.0, delta=0.0), PureDP)):
         made = estimator.release(log, privacy=privacy, ledger=ledger, rng=np.random.default_rng(0))
         assert isinstance(made.guarantee.loss, loss) and isinstance(ledger.spends[-1].loss, loss)
         assert ledger.spends[-1].loss.epsilon_at(privacy.delta) == pytest.approx(made.guarantee.epsilon, rel=1e-6)

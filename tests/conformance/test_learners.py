@@ -44,10 +44,10 @@ COINS = TabularMDP(RIVER.transitions, RIVER.rewards, RIVER.start, stochastic_rew
 REQUESTS = {
     "joint": JointDP(1.0, 1e-5),
     "joint, null": JointDP(1.0, 1e-5, relation="null"),
-    "joint, pure": JointDP(1.0),
+    "joint, pure": JointDP(1.0, delta=0.0),
     "central": CentralDP(1.0, 1e-5),
     "local": LocalDP(4.0, 1e-6),
-    "local, pure": LocalDP(4.0),
+    "local, pure": LocalDP(4.0, delta=0.0),
     "distributed": DistributedDP(1.0, 1e-5, dropouts=0.2),
     "none": NoPrivacy(),
 }
@@ -158,9 +158,14 @@ class History:
 
 
 def show(agent, user):
-    """What a user did: under local and distributed trust in a message."""
+    """What a user did: under local trust in a message, under distributed trust in a share."""
     if not agent.privacy.trust.devices:
         agent.observe(user)
+        return
+    if isinstance(agent.privacy, DistributedDP):
+        device = agent.shares.client()
+        device.plan(agent.publish())
+        device.contribute(user, agent.shares.simulate_aggregation)
         return
     device = agent.client()
     device.plan(agent.publish())
@@ -260,7 +265,9 @@ def test_its_certificate_verifies(name, promise, tmp_path):
     certificate = Certificate.load(tmp_path / "certificate.json")
     verify(certificate)
     assert certificate.epsilon == agent.guarantee.epsilon <= REQUESTS[promise].epsilon * (1 + 1e-9)
-    assert agent.guarantee.users == USERS and not any("Simulated" in said for said in certificate.document["assumptions"])
+    assert agent.guarantee.users == USERS
+    # The aggregator of these devices is simulated, and the certificate says so.
+    assert any("Simulated" in said for said in certificate.document["assumptions"]) == (promise == "distributed")
     assert history(name, promise).rounds[1][0].guarantee.loss == agent.guarantee.loss
 
 
@@ -473,7 +480,7 @@ class FirstRelease:
             agent.observe_crowd(first)
             for _ in range(7):
                 agent.observe_crowd(other)
-            agent.stay_away(2)
+            agent.shares.stay_away(2)
             return agent.released().values
         agent.observe(first)
         while agent.released().generation == 0:

@@ -77,7 +77,7 @@ def test_what_it_cannot_do_is_said():
 def test_what_is_explained_is_what_is_proved_and_what_is_used():
     """Laplace noise has no proved width; and whoever looks at batches one by one is not told about the noise of their sum."""
     public = oscillator().public
-    gaussian, laplace = (OFULQ(public, episodes=1_000, privacy=privacy) for privacy in (PRIVATE, confide.JointDP(1.0)))
+    gaussian, laplace = (OFULQ(public, episodes=1_000, privacy=privacy) for privacy in (PRIVATE, confide.JointDP(1.0, delta=0.0)))
     assert "holds with probability 0.9" in confide.explain(gaussian).agents[0].planning
     assert "not proved" in confide.explain(laplace).agents[0].planning
     noise = confide.explain(ThompsonLQ(public, episodes=100_000, privacy=PRIVATE)).agents[0].noise

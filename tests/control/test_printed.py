@@ -88,7 +88,7 @@ def test_constants_that_break_the_promise_are_refused():
         spec.ready(system, 0)
 
 
-@pytest.mark.parametrize("privacy", [JointDP(1.0), LocalDP(1.0, 1e-5)], ids=["pure", "local"])
+@pytest.mark.parametrize("privacy", [JointDP(1.0, delta=0.0), LocalDP(1.0, 1e-5)], ids=["pure", "local"])
 def test_what_the_paper_has_no_constants_for_is_refused(privacy):
     with pytest.raises(InvalidParameter, match="has no constants for"):
         OFULQ(oscillator().public, episodes=100, privacy=privacy, calibration="paper")

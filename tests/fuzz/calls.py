@@ -52,6 +52,7 @@ NOT_CALLED = {
     "NoiseSource",
     "StateStore",
     "Privatizer",
+    "Aggregate",
     "Logs",
     "PROBLEMS",
     "PRIVATIZERS",
@@ -60,6 +61,7 @@ NOT_CALLED |= {"TWINS", "Relation", "Trust", "Request", "Loss", "Problem", "acco
 NOT_CALLED |= {"ConfideError", "InvalidParameter", "PrivacyError", "BudgetExceeded"}
 # Records that the library makes and nobody else: they check nothing, and hold what they are given.
 RECORDS = {
+    "DeviceShare",
     "Audit",
     "Check",
     "Imported",
@@ -207,6 +209,10 @@ def _privatizers():
     found["DistributedPrivatizer"] = Case(privatizers.DistributedPrivatizer, distributed)
     away = privatizers.DistributedPrivatizer(**_made(distributed)).stay_away
     found["DistributedPrivatizer.stay_away"] = Case(away, {"users": 1})
+    opened = privatizers.DistributedPrivatizer(**_made(distributed)).receive_sum
+    found["DistributedPrivatizer.receive_sum"] = Case(opened, {"batch_id": b"x" * 16, "total": [0, 0, 0], "devices": 1})
+    sizes = {"generation": 0, "users": 10, "least": 9, "largest": 10, "size": 3, "modulus": 2**20}
+    found["ShareBatch"] = Case(privatizers.ShareBatch, {"id": b"x" * 16, "round": b"x" * 32} | sizes)
     found["make_privatizer"] = Case(privatizers.make_privatizer, usual)
     expected = {name: usual[name] for name in ("bound", "schedule", "privacy", "counter", "loss")} | {"discrete": False}
     found["expected_noise"] = Case(privatizers.expected_noise, expected)
@@ -278,7 +284,9 @@ def _problems(folder):
     found["save_problem"] = Case(problems.save_problem, {"problem": world, "path": folder / "saved.npz"})
     found["load_problem"] = Case(problems.load_problem, {"path": folder / "problem.npz"})
     table = {"transitions": np.full((3, 2, 3), 1 / 3), "rewards": np.zeros((3, 2)), "start": np.full(3, 1 / 3), "horizon": 4}
-    found["TabularMDP"] = Case(problems.TabularMDP, table | {"stochastic_rewards": False, "name": "table", "terminal": None})
+    found["TabularMDP"] = Case(
+        problems.TabularMDP, table | {"stochastic_rewards": False, "name": "table", "terminal": None, "outcome_rewards": None}
+    )
     mixture = problems.lock(states=4, actions=2, horizon=3, jump=1)
     given = {name: getattr(mixture, name) for name in ("kernels", "weights", "rewards", "start", "reward_features", "name")}
     found["LinearMixtureMDP"] = Case(problems.LinearMixtureMDP, given)
@@ -361,6 +369,13 @@ def _agents():
     found["Learner"] = Case(agents.Learner, made | PRIVATE)
     device = {"algorithm": agent().algorithm, "privacy": confide.LocalDP(1.0, 1e-5), "noise": Fresh(source), "loss": None}
     found["LocalClient"] = Case(agents.LocalClient, device | {"channel": None, "store": None})
+    shared, promise = problems.lock(seed=0).public, confide.DistributedDP(1.0, 1e-5)
+    server = agents.LikelihoodVI(shared, episodes=50, privacy=promise, noise=source())
+    share = {"algorithm": server.algorithm, "privacy": promise, "batch": server.shares.batch, "noise": Fresh(source)}
+    found["ShareClient"] = Case(agents.ShareClient, share | {"store": None})
+    one = server.shares.client()
+    one.plan(server.released())
+    found["ShareClient.contribute"] = Case(one.contribute, {"trajectory": object(), "aggregate": lambda *_: None})
     saved = agent().save()
     found["agent.restore"] = Case(lambda data, released: agent().restore(data, released=released), {"data": saved, "released": 0})
     found["agent.observe"] = Case(lambda users: agent().observe(users), {"users": object()})
@@ -383,11 +398,19 @@ def _logs(folder):
     found["open"] = Case(logs.open, {"paths": folder / "log.parquet", **columns, "max_trajectories": 1, "max_steps": 10})
     raw = {"source": folder / "log.csv", "out": folder / "out.parquet", "user": "user", "stay": "trajectory", "time": "step"}
     raw |= {"state": "state", "reward": "reward", "action": None, "probability": None, "states": 2, "actions": None}
-    raw |= {"labels_from_data": False, "unknown": "refuse", "rows": "last", "rewards": "sum", "drop": "row", "fill_reward": None}
+    raw |= {
+        "in_order": False,
+        "rows": "last",
+        "rewards": "sum",
+        "drop": "row",
+        "fill_reward": None,
+        "fill_state": None,
+        "fill_action": None,
+    }
     raw |= {"terminal": (1,), "time_format": None, "every": None, "delimiter": ",", "decimal": ".", "key": None, "progress": None}
     found["import_log"] = Case(logs.import_log, raw)
     found["from_minari"] = Case(logs.from_minari, {"dataset": None, "out": folder / "out.parquet", "user": None, "key": None})
-    found["Labels"] = Case(logs.Labels, {"state": ("a", "b"), "action": (), "from_data": ()})
+    found["Labels"] = Case(logs.Labels, {"state": ("a", "b"), "action": ()})
     found["in_memory"] = Case(logs.in_memory, {"users": users, "max_trajectories": 1, "max_steps": 10})
     simulated = {"problem": world, "policy": uniform, "users": 5, "rng": Fresh(rng), "end": (4,)}
     accepted = inspect.signature(logs.simulate).parameters
@@ -396,7 +419,6 @@ def _logs(folder):
     )
     found["write"] = Case(logs.write, {"path": folder / "written.parquet", "users": users, "lists": False, "rows": 10})
     found["logs.check"] = Case(opened.check, {"states": 5, "workers": 1})
-    found["logs.usable"] = Case(opened.usable, {"states": 5})
     found["logs.on"] = Case(opened.on, {"backend": "local", "workers": 1})
     return found
 
@@ -423,7 +445,7 @@ def _evaluation():
     found["delta_warning"] = Case(evaluation.delta_warning, {"users": 10, "delta": 1e-6})
     asked = {"states": 5, "users": 100, "max_steps": 10, "reward_range": (0.0, 1.0), "discount": 0.9, "once": False}
     found["propose"] = Case(evaluation.propose, asked | {"usual_steps": 3, "components": False})
-    counted = evaluation.CountsAndSums(states=5, visits=4)
+    counted = evaluation.CountsAndSums(states=5, visits=4, return_bound=1.0)
     given = {
         "users": 100,
         "privacy": CENTRAL,
@@ -439,7 +461,7 @@ def _evaluation():
     log = logs.in_memory(users, max_steps=6)
     given = {"logs": log, "privacy": CENTRAL, "ledger": None, "rng": Fresh(rng), "noise": None, "progress": None, "id": None}
     found["CountsAndSums.release"] = Case(counted.release, given)
-    found["DPLSW.release"] = Case(evaluation.DPLSW(states=5).release, given)
+    found["DPLSW.release"] = Case(evaluation.DPLSW(states=5, return_bound=1.0).release, given)
     estimate = counted.release(log, privacy=CENTRAL, rng=rng())
     found["ValueEstimate.interval"] = Case(estimate.interval, {"level": 0.9})
     found["ValueEstimate.from_bytes"] = Case(evaluation.ValueEstimate.from_bytes, {"data": estimate.to_bytes()})

@@ -72,6 +72,9 @@ def write_files(folder: Path, rng: np.random.Generator, mutants: int) -> Files:
         "1e-7",
         "--source",
         "fast",
+        "--return-bound",
+        "1",
+        "--yes",
     ]
     call([*evaluated, "--ledger", str(folder / "ledger.sqlite"), "--out", str(folder / "estimate")], 120)
     valid = {"certificate": run / "certificate.json", "policy": run / "policy.npz", "ledger": folder / "ledger.sqlite"}
@@ -236,7 +239,21 @@ BASES = {
     ("show",): ["{run}"],
     ("list",): [],
     ("calibrate",): ["--episodes", "100"],
-    ("evaluate",): ["{log}", "--states", "5", "--epsilon", "1", "--delta", "1e-6", "--source", "fast", "--seed", "0"],
+    ("evaluate",): [
+        "{log}",
+        "--states",
+        "5",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--source",
+        "fast",
+        "--seed",
+        "0",
+        "--return-bound",
+        "1",
+    ],
     ("audit",): ["gaussian", "--runs", "100"],
     ("verify",): ["{certificate}"],
     ("reproduce",): ["no-such-paper", "--quick"],
@@ -266,9 +283,13 @@ BASES = {
         "fast",
         "--seed",
         "0",
+        "--ends",
+        "--reward-range",
+        "0",
+        "1",
     ],
     ("logs", "import"): ["{log.csv}", "--out", "{new}", "--stay", "trajectory", "--time", "step"],
-    ("plan", "evaluate"): ["--states", "5", "--users", "100", "--epsilon", "1", "--delta", "1e-6"],
+    ("plan", "evaluate"): ["--states", "5", "--users", "100", "--epsilon", "1", "--delta", "1e-6", "--return-bound", "1"],
     ("plan", "learn"): ["--on", "riverswim", "--runs", "1", "--epsilon", "4", "--delta", "1e-6"],
 }
 WEIGHTS = {

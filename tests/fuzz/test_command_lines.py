@@ -36,6 +36,9 @@ def test_no_command_line_ends_in_a_traceback_or_never(tmp_path):
     assert counts["refused"] > 40 and counts["done"] > 5  # else the fuzzer has lost its teeth
 
 
+EVALUATE = ["--states", "5", "--epsilon", "1", "--delta", "1e-6", "--return-bound", "1"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -49,24 +52,8 @@ def test_no_command_line_ends_in_a_traceback_or_never(tmp_path):
         (["verify", "/dev/zero"], "not a regular file"),
         (["compare", "/dev/zero"], "not a regular file"),
         (["run", "uniform", "/dev/zero"], "not a regular file"),
-        (["evaluate", "/dev/zero", "--states", "5", "--epsilon", "1", "--delta", "1e-6"], "/dev/zero"),
-        (
-            [
-                "plan",
-                "evaluate",
-                "--states",
-                "5",
-                "--users",
-                "9",
-                "--epsilon",
-                "1",
-                "--delta",
-                "1e-6",
-                "--visit-shares",
-                "/dev/zero",
-            ],
-            "regular",
-        ),
+        (["evaluate", "/dev/zero", *EVALUATE], "/dev/zero"),
+        (["plan", "evaluate", *EVALUATE, "--users", "9", "--visit-shares", "/dev/zero"], "regular"),
     ],
 )
 def test_one_clean_line(arguments, message):

@@ -3,6 +3,7 @@
 import builtins
 import dataclasses
 import gc
+import os
 import pickle
 import sys
 import threading
@@ -12,10 +13,10 @@ import pytest
 
 import confide
 from confide.agents import UCRLVTR, LocalClient
-from confide.errors import InvalidParameter, MissingExtra, PrivacyError, StateError
+from confide.errors import AnotherRound, InvalidParameter, MissingExtra, PrivacyError, StateError
 from confide.learning.learner import Calibration, Learner, Round
 from confide.mechanisms.sources import noise_source
-from confide.policy import TabularPolicy
+from confide.policy import StochasticPolicy, TabularPolicy
 from confide.privacy.bounded import L2Ball
 from confide.privatizers import Message, geometric
 from confide.problems import lock
@@ -69,6 +70,58 @@ def test_asked_again_it_returns_the_same_bytes():
         made.absorb(sent)
 
 
+class OtherProcessor:
+    """An algorithm that plans another round from the same release, as other kernels of BLAS may make it."""
+
+    def __init__(self, algorithm, change):
+        self._algorithm, self._change = algorithm, change
+
+    def __getattr__(self, name):
+        return getattr(self._algorithm, name)
+
+    def plan(self, released):
+        planned = self._algorithm.plan(released)
+        return dataclasses.replace(planned, policies=tuple(map(self._change, planned.policies)))
+
+
+def test_a_message_that_answers_another_round_is_refused():
+    """And the same round is accepted although its last bits differ."""
+    made = server()
+    other = OtherProcessor(made.algorithm, lambda policy: TabularPolicy((policy.actions + 1) % policy.choices, policy.choices))
+    client = LocalClient(other, PRIVACY, noise_source("fast", 7))
+    client.plan(made.released())
+    message = client.report(episode())
+    for take in (made.absorb, made.decoded):
+        with pytest.raises(AnotherRound, match="another round than the one that this server planned"):
+            take(message)
+    assert made.users == 0
+    same = ready(made).report(episode())
+    assert Message.from_bytes(same).round == made.current_round().digest != Message.from_bytes(message).round
+    made.absorb(same)
+    assert made.users == 1
+
+
+def test_the_digest_of_a_round_leaves_out_last_bits_and_nothing_else():
+    rng = np.random.default_rng(0)
+    weights = rng.dirichlet(np.ones(4), size=(3, 5))
+
+    class Statistic:
+        def __init__(self, table):
+            self.table = table
+
+        def tables(self):
+            return [self.table]
+
+    def digest(table=weights, policy=weights, shares=(0.25, 0.75)):
+        policies = (StochasticPolicy(policy), TabularPolicy(np.zeros((2, 2), dtype=int), 2))
+        return Round(policies, Statistic(table), shares=shares).digest
+
+    assert digest(table=weights * (1 + 1e-15)) == digest() == digest(policy=weights * (1 - 1e-15))
+    assert digest(table=weights * (1 + 1e-4)) != digest()
+    assert digest(table=-weights) != digest() != digest(table=weights[:, :4])
+    assert digest(policy=weights[:, ::-1]) != digest() != digest(shares=(0.75, 0.25))
+
+
 def test_two_threads_get_one_message():
     client, seen = ready(server()), []
     threads = [threading.Thread(target=lambda i=i: seen.append(client.report(episode(i)))) for i in range(8)]
@@ -77,6 +130,22 @@ def test_two_threads_get_one_message():
     for thread in threads:
         thread.join()
     assert len(set(seen)) == 1
+
+
+@pytest.mark.process
+def test_a_device_without_a_store_refuses_after_a_fork():
+    client = ready(server())
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            client.report(episode())
+        except PrivacyError as error:
+            status = 17 if "copied by a fork" in str(error) else 1
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
+    assert client.report(episode()) == client.report(episode(1))
 
 
 def odd_episodes():
@@ -124,7 +193,7 @@ def test_what_is_no_report_is_refused():
     with pytest.raises(InvalidParameter, match="exactly one user"):
         ready(made).report(None)
     with pytest.raises(InvalidParameter, match="another guarantee"):
-        LocalClient(made.algorithm, confide.LocalDP(1.0), noise_source("fast", 0), channel=made._privatizer.channel)
+        LocalClient(made.algorithm, confide.LocalDP(1.0, delta=0.0), noise_source("fast", 0), channel=made._privatizer.channel)
     with pytest.raises(PrivacyError, match="copied or pickled"):
         pickle.dumps(made.client())
 
@@ -172,7 +241,7 @@ def test_a_device_that_restarts_sends_the_same_bytes(tmp_path):
     with pytest.raises(StateError, match="already released"):
         third.restore(made.client().save())  # of a device that has not sent yet
     with pytest.raises(StateError, match="another guarantee"):
-        LocalClient(made.algorithm, confide.LocalDP(1.0), noise_source("fast", 3)).restore(first.save())
+        LocalClient(made.algorithm, confide.LocalDP(1.0, delta=0.0), noise_source("fast", 3)).restore(first.save())
 
 
 def _reported(made):
@@ -181,14 +250,13 @@ def _reported(made):
     return client
 
 
-def test_a_message_that_is_not_stored_does_not_leave(tmp_path):
+def test_devices_that_share_a_store_send_one_message(tmp_path):
     made = server()
     twins = [LocalClient(made.algorithm, PRIVACY, noise_source("fast", i), store=tmp_path / "device") for i in range(2)]
     for client in twins:
         client.plan(made.released())
-    twins[0].report(episode())
-    with pytest.raises(StateError, match="already written"):
-        twins[1].report(episode())
+    sent = twins[0].report(episode())
+    assert twins[1].report(episode(1)) == sent  # read from the store, and not drawn again
 
 
 def test_without_noise_a_device_is_secure_or_nothing(monkeypatch):

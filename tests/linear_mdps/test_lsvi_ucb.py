@@ -25,7 +25,7 @@ from confide.trajectory import Trajectories, TransitionCounts, nobody_counted
 
 LATENT, ONE_HOT = latent(0), one_hot()
 SMALL = latent(0, states=6, actions=2, horizon=3, dimension=3)
-PRIVATE, PURE = JointDP(1.0, 1e-5), JointDP(1.0)
+PRIVATE, PURE = JointDP(1.0, 1e-5), JointDP(1.0, delta=0.0)
 PROMISES = [PRIVATE, PURE, NoPrivacy()]
 
 
@@ -91,7 +91,7 @@ def test_without_privacy_it_learns_at_once(world):
 
 def test_pure_privacy_costs_more_and_learns_too():
     """epsilon = 10, 20 000 users, 3 seeds: measured .17 (.15 to .20)."""
-    found, runs = regret(LATENT, JointDP(10.0), seeds=range(3))
+    found, runs = regret(LATENT, JointDP(10.0, delta=0.0), seeds=range(3))
     assert found < 0.35
     assert "delta=0)" in runs[0].guarantee
 
@@ -148,7 +148,7 @@ def test_a_handful_of_users_is_served_by_hand_too(episodes):
 
 
 @pytest.mark.parametrize("calibration", ["tight", "paper"])
-@pytest.mark.parametrize("privacy", [PRIVATE, JointDP(10.0), NoPrivacy()], ids=str)
+@pytest.mark.parametrize("privacy", [PRIVATE, JointDP(10.0, delta=0.0), NoPrivacy()], ids=str)
 def test_one_step_is_enough(calibration, privacy):
     """H = 1: there is no next value to ask about, and so nothing to pay for. (E.3 holds at d = 2.)"""
     world = latent(0, states=6, actions=2, horizon=1, dimension=2)
@@ -431,10 +431,10 @@ def test_users_who_are_refused_may_come_again():
     agent.next_batch()
     with pytest.raises(InvalidParameter):
         agent.observe(somebody(agent.episodes + 1))
-    zeros = np.zeros(1, dtype=np.int64)
-    wrong = TransitionCounts(zeros, zeros, zeros, np.zeros(1), np.zeros(1), np.ones(1, dtype=np.int64), 1, 2)
-    with pytest.raises(InvalidParameter):
-        agent.observe(wrong)
+    zeros = np.zeros(2, dtype=np.int64)
+    two_rows_in_one_step = TransitionCounts(zeros, zeros, zeros, zeros, np.zeros(2), np.ones(2, dtype=np.int64), 1, 2)
+    with pytest.raises(InvalidParameter, match="at most one"):
+        agent.observe(two_rows_in_one_step)
     agent.observe(somebody(1))
     assert agent.users == agent._stored.users == 1
 

@@ -86,14 +86,14 @@ def test_appendix_e1(setting):
 def test_appendix_e3(setting):
     """[Luyo21, E.3] (B, sigma_Lambda, sigma_u, Upsilon, C), Claims 28 and 29, Lemmas 19 and 20 (U_K, chi, beta)."""
     K, H, d, epsilon, _, p = setting
-    made = printed_linear(JointDP(epsilon), LinearSetting(K, H, d, p))
+    made = printed_linear(JointDP(epsilon, delta=0.0), LinearSetting(K, H, d, p))
     with mpmath.workdps(50):
         expected = e3(mp(K), H, d, mp(epsilon), mp(p))
         check(made, expected, d)
         B, levels = expected["batches"], mpmath.floor(mpmath.log(expected["batches"], 2)) + 1
         gram = mpmath.sqrt(svec_size(d)) * mpmath.sqrt(2) * H * levels / expected["sigma_gram"]  # ||x||_1 <= sqrt(n) ||x||_2
         response = mpmath.sqrt(d) * 2 * (H + 1) * B * H / expected["sigma_response"]
-    gram_loss, response_loss = made.losses(JointDP(epsilon), H, d)
+    gram_loss, response_loss = made.losses(JointDP(epsilon, delta=0.0), H, d)
     assert gram_loss.epsilon == pytest.approx(float(gram), rel=1e-5)
     assert response_loss.epsilon == pytest.approx(float(response), rel=1e-12)
     assert isinstance(gram_loss, PureDP)
@@ -120,12 +120,12 @@ def test_e1_in_numbers():
 def test_batches_that_come_out_even_are_not_one_more():
     """(K epsilon)^(2/5) / (d^(3/5) H^(1/5)) = 100 / 2 at K = 1e5, d = 2, H = 4, and cbrt(K epsilon) / cbrt(d^2 H) = 6 / 2 at K = 216."""
     assert printed_linear(PRIVACY, LinearSetting(100_000, 4, 2)).batches == 50
-    assert printed_linear(JointDP(1.0), LinearSetting(216, 2, 2)).batches == 3
+    assert printed_linear(JointDP(1.0, delta=0.0), LinearSetting(216, 2, 2)).batches == 3
 
 
 def test_there_are_never_more_batches_than_users_and_they_can_be_chosen():
     assert printed_linear(JointDP(1e6, 1e-5), LinearSetting(10, 1, 1)).batches == 10
-    assert printed_linear(JointDP(1e6), LinearSetting(10, 1, 1)).batches == 10
+    assert printed_linear(JointDP(1e6, delta=0.0), LinearSetting(10, 1, 1)).batches == 10
     made = printed_linear(PRIVACY, LinearSetting(100_000, 5, 5, batches=64))
     assert (made.batches, made.levels) == (64, 7)
     assert made.sigma_response > 1.4 * printed_linear(PRIVACY, LinearSetting(100_000, 5, 5)).sigma_response
@@ -156,8 +156,8 @@ def test_the_printed_constants_really_give_a_hundred_thousandth_of_the_epsilon()
 
 def test_pure_constants_really_fail():
     """ERRATUM: "L1 sensitivity 2" holds in L2 only. At H = d = 5 the printed noise of E.3 gives more than the nominal epsilon = 1."""
-    made = printed_linear(JointDP(1.0), LinearSetting(100_000, 5, 5))
-    assert compose(made.losses(JointDP(1.0), 5, 5)).epsilon > 1
+    made = printed_linear(JointDP(1.0, delta=0.0), LinearSetting(100_000, 5, 5))
+    assert compose(made.losses(JointDP(1.0, delta=0.0), 5, 5)).epsilon > 1
 
 
 def test_a_user_who_contributes_zero_has_half_the_loss_of_responses():
@@ -193,7 +193,7 @@ def test_the_printed_bonus_is_useful_from_4e22_episodes():
     )
 
 
-@pytest.mark.parametrize("privacy", [NoPrivacy(), JointDP(1.0), JointDP(10.0, 1e-2)], ids=str)
+@pytest.mark.parametrize("privacy", [NoPrivacy(), JointDP(1.0, delta=0.0), JointDP(10.0, 1e-2)], ids=str)
 def test_the_first_useful_number_of_episodes_is_the_first(privacy):
     first = useful_from(privacy, horizon=2, dimension=2)
     assert useful(privacy, first, 2, 2)

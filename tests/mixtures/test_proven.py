@@ -79,7 +79,7 @@ def test_it_learns_without_privacy():
         ({"exploration": "bold"}, "exploration"),
         ({"exploration": "proven", "bonus_scale": 0.1}, "omit"),
         ({"exploration": "proven", "calibration": "paper"}, "omit"),
-        ({"exploration": "proven", "privacy": confide.JointDP(1.0)}, "Gaussian noise"),
+        ({"exploration": "proven", "privacy": confide.JointDP(1.0, delta=0.0)}, "Gaussian noise"),
         ({"exploration": "proven", "privacy": confide.LocalDP(1.0, 1e-5)}, "Gaussian noise"),
     ],
 )

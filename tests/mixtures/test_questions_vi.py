@@ -84,11 +84,11 @@ def test_nothing_to_learn(d, horizon):
     rng = np.random.default_rng(0)
     kernels = rng.dirichlet(np.ones(4), size=(d, 4, 2))
     problem = LinearMixtureMDP(kernels, np.full((horizon, d), 1 / d), rng.random((horizon, 4, 2)), np.full(4, 0.25))
-    agent = confide.agents.QuestionsVI(problem.public, episodes=100, privacy=confide.JointDP(1.0))
+    agent = confide.agents.QuestionsVI(problem.public, episodes=100, privacy=confide.JointDP(1.0, delta=0.0))
     assert confide.run(agent, problem, seed=0).regret[-1] < 1e-3
 
 
-@pytest.mark.parametrize("privacy", [confide.NoPrivacy(), confide.JointDP(1.0), confide.JointDP(1.0, 1e-5)])
+@pytest.mark.parametrize("privacy", [confide.NoPrivacy(), confide.JointDP(1.0, delta=0.0), confide.JointDP(1.0, 1e-5)])
 @pytest.mark.parametrize("problem", [LOCK, rand(0)], ids=["lock", "rand"])
 def test_it_learns(privacy, problem):
     """Uniform play loses more than 1,300 on either; 16 seeds of lock at epsilon = 1 lost 207 at most."""
@@ -102,7 +102,7 @@ def test_it_learns(privacy, problem):
 def test_more_noise_fewer_questions():
     asked = {}
     for epsilon in (0.3, 100.0):
-        agent = confide.agents.QuestionsVI(LOCK.public, episodes=500, privacy=confide.JointDP(epsilon))
+        agent = confide.agents.QuestionsVI(LOCK.public, episodes=500, privacy=confide.JointDP(epsilon, delta=0.0))
         agent.noise = confide.mechanisms.noise_source("fast", 0)
         asked[epsilon] = agent.current_round().statistic.bound.size
     assert asked[0.3] < asked[100.0]
@@ -110,7 +110,7 @@ def test_more_noise_fewer_questions():
 
 @pytest.fixture(scope="module")
 def asked():
-    agent = confide.agents.QuestionsVI(LOCK.public, episodes=400, privacy=confide.JointDP(1.0))
+    agent = confide.agents.QuestionsVI(LOCK.public, episodes=400, privacy=confide.JointDP(1.0, delta=0.0))
     return agent, confide.run(agent, LOCK, seed=0)
 
 
@@ -134,7 +134,7 @@ def test_what_was_asked_is_told_in_words(asked):
 def test_the_questions_follow_from_releases_alone(asked):
     """A learner that has seen nobody tells the same from the same release; the open round's questions are told before they are answered."""
     agent, _ = asked
-    stranger = confide.agents.QuestionsVI(LOCK.public, episodes=400, privacy=confide.JointDP(1.0))
+    stranger = confide.agents.QuestionsVI(LOCK.public, episodes=400, privacy=confide.JointDP(1.0, delta=0.0))
     assert stranger.algorithm.questions(agent.released()) == agent.questions()
     stranger.noise = confide.mechanisms.noise_source("fast", 1)
     open_ones = stranger.questions()
@@ -170,10 +170,10 @@ def test_yes_and_no_are_those_of_the_answers():
 
 def test_it_learns_from_messages():
     """Uniform play loses 21,000 on the first of them; 16 seeds lost 410 on average, and 1,609 at most."""
-    agent = confide.agents.QuestionsVI(LOCK.public, episodes=20_000, privacy=confide.LocalDP(1.0))
+    agent = confide.agents.QuestionsVI(LOCK.public, episodes=20_000, privacy=confide.LocalDP(1.0, delta=0.0))
     run = confide.run(agent, LOCK, seed=0)
     assert run.regret[-1] < 2_500 and agent.guarantee.loss == confide.PureDP(1.0)
-    few = confide.agents.QuestionsVI(LOCK.public, episodes=60, privacy=confide.LocalDP(1.0))
+    few = confide.agents.QuestionsVI(LOCK.public, episodes=60, privacy=confide.LocalDP(1.0, delta=0.0))
     made = confide.run(few, LOCK, seed=0)
     assert few.users == 60 and not any("imulated" in said for said in made.certificate.document["assumptions"])
     assert all(q.noise > 1 for q in made.questions if q.answer is not None)
@@ -198,7 +198,7 @@ HOSTILE = {
 @pytest.mark.parametrize("wrong", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_server_cannot_reach_into_a_device(wrong):
     """Compiled loops do not check indices: what a device is told about earlier rounds is checked before."""
-    server = confide.agents.QuestionsVI(LOCK.public, episodes=100, privacy=confide.LocalDP(1.0))
+    server = confide.agents.QuestionsVI(LOCK.public, episodes=100, privacy=confide.LocalDP(1.0, delta=0.0))
     client, released = server.client(), server.released()
     memory = {
         "seed": np.array(0),
@@ -267,7 +267,7 @@ def test_the_estimate_of_rewards_is_consistent():
     assert drawn.shape == (20, 5, 20, 4) and drawn.min() >= 0 and drawn.max() <= 1
 
 
-@pytest.mark.parametrize("privacy", [confide.NoPrivacy(), confide.JointDP(1.0)])
+@pytest.mark.parametrize("privacy", [confide.NoPrivacy(), confide.JointDP(1.0, delta=0.0)])
 def test_it_learns_rewards_too(privacy):
     """Uniform play loses 3,171 of these users."""
     agent = confide.agents.QuestionsVI(REWARDS.public, episodes=3_000, privacy=privacy)

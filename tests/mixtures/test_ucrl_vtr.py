@@ -89,7 +89,7 @@ def test_pure_privacy_c4(setting, kind):
         log = mpmath.log(6 * K * H * d / mp(p))
         sigma = 2 * mp(H) ** 2 * 2 * H * K0 / mp(epsilon)
         upsilon = sigma * (K0 if kind is JointDP else mpmath.sqrt(K)) * (2 * d + 2 * mpmath.sqrt(d * log) + log)
-        found = printed(kind(epsilon), Setting(K, H, d, p))
+        found = printed(kind(epsilon, delta=0.0), Setting(K, H, d, p))
         check(found, sigma, upsilon, beta(K, H, d, mp(p), upsilon))
         # ||x||_1 <= sqrt(n) ||x||_2 on both parts: d (d + 1) / 2 numbers of norm sqrt(2) H^2, and d of norm sqrt(2) H^2
         l1 = (H - 1) * mp(H) ** 2 * (mpmath.sqrt(d * (d + 1)) + mpmath.sqrt(2 * d))
@@ -108,7 +108,7 @@ def test_the_printed_constants_really_give_a_thousandth_of_the_epsilon():
 def test_pure_constants_really_fail():
     """ERRATUM: "L1 sensitivity 2". At H = d = 5 two users exist whom the printed noise tells apart with more than epsilon = 1."""
     setting = Setting(100_000, 5, 5)
-    for privacy, seen in ((JointDP(1.0), 17), (LocalDP(1.0), 1)):
+    for privacy, seen in ((JointDP(1.0, delta=0.0), 17), (LocalDP(1.0, delta=0.0), 1)):
         made = printed(privacy, setting)
         one, other = np.zeros((2, 1, 4, 5))
         one[..., :3], other[..., 3:] = 5 / math.sqrt(3), 5 / math.sqrt(2)  # rows of norm H with nothing in common
@@ -129,7 +129,7 @@ def test_tight_noise_is_sensitivity_over_mu_times_the_counter():
 def test_bad_settings_are_refused():
     for made in (paper_noise, lambda privacy, setting: tight_noise(privacy, Tree(3), setting)):
         with pytest.raises(InvalidParameter, match="delta > 0"):
-            made(JointDP(1.0), Setting(10, 2, 2))
+            made(JointDP(1.0, delta=0.0), Setting(10, 2, 2))
     with pytest.raises(InvalidParameter, match=r"failure must be in \(0, 1\), got failure=1.5"):
         Setting(10, 2, 2, failure=1.5)
     with pytest.raises(InvalidParameter, match="calibration must be one of tight, paper, got calibration='loose'"):
@@ -158,7 +158,7 @@ def test_it_learns_privately():
 
 
 def test_pure_privacy_costs_more_and_learns_too():
-    pure, runs = regret(confide.JointDP(10.0), episodes=100_000, seeds=range(2))
+    pure, runs = regret(confide.JointDP(10.0, delta=0.0), episodes=100_000, seeds=range(2))
     assert pure < 0.3 * 105_700
     assert "delta=0)" in runs[0].guarantee
 
@@ -203,12 +203,16 @@ def test_the_printed_noise_is_on_every_entry():
 
 
 def test_printed_constants_that_break_the_promise_are_refused_with_the_true_number():
-    for privacy, number in ((JointDP(1.0), "1.5"), (LocalDP(1.0), "1.7279"), (LocalDP(5000.0, 1e-5), "13608")):
+    for privacy, number in (
+        (JointDP(1.0, delta=0.0), "1.5"),
+        (LocalDP(1.0, delta=0.0), "1.7279"),
+        (LocalDP(5000.0, 1e-5), "13608"),
+    ):
         agent = UCRLVTR(LOCK.public, episodes=300, privacy=privacy, calibration="paper", noise=noise_source("fast", 0))
         with pytest.raises(PromiseBroken, match=f"epsilon={number}"):
             agent.next_batch()
     small = rand(0, dimension=2)  # here C.4 holds
-    done = run(UCRLVTR(small.public, episodes=30, privacy=JointDP(1.0), calibration="paper"), small, seed=0)
+    done = run(UCRLVTR(small.public, episodes=30, privacy=JointDP(1.0, delta=0.0), calibration="paper"), small, seed=0)
     assert done.guarantee.startswith("JointDP(epsilon=0.7")
     verify(done.certificate)
 

@@ -82,7 +82,7 @@ def test_pure_privacy_remark_6(setting, kind):
         log = mpmath.log(24 * K * H * d / mp(p))
         sigmas = 8 * d * H * K0 / mp(epsilon), 8 * mp(H) ** 5 * K0 / mp(epsilon)
         size = (K0 if kind is JointDP else mpmath.sqrt(K)) * (2 * d + 2 * mpmath.sqrt(d * log) + log)
-        found = printed_plus(kind(epsilon), Setting(K, H, d, p))
+        found = printed_plus(kind(epsilon, delta=0.0), Setting(K, H, d, p))
         check(found, setting, sigmas, [one * size for one in sigmas])
         l1 = 2 * (H - 1) * d * (mpmath.sqrt(d * (d + 1)) + mpmath.sqrt(2 * d))
         levels = mpmath.floor(mpmath.log(K, 2)) + 1 if kind is JointDP else 1
@@ -92,7 +92,11 @@ def test_pure_privacy_remark_6(setting, kind):
 def test_what_the_printed_constants_really_give():
     for privacy, true in ((PRIVATE, 5.54e-4), (LocalDP(1.0, 1e-5), 0.0658)):
         assert printed_plus(privacy, Setting(100_000, 5, 5)).loss.epsilon_at(1e-5) == pytest.approx(true, rel=0.01)
-    for privacy, number in ((JointDP(1.0), "1.5"), (LocalDP(1.0), "1.7279"), (LocalDP(5000.0, 1e-5), "6639")):
+    for privacy, number in (
+        (JointDP(1.0, delta=0.0), "1.5"),
+        (LocalDP(1.0, delta=0.0), "1.7279"),
+        (LocalDP(5000.0, 1e-5), "6639"),
+    ):
         agent = UCRLVTRPlus(LOCK.public, episodes=300, privacy=privacy, calibration="paper", noise=noise_source("fast", 0))
         with pytest.raises(PromiseBroken, match=f"epsilon={number}"):
             agent.next_batch()
@@ -163,7 +167,7 @@ def test_it_learns_privately(problem):
 
 def test_it_learns_under_local_and_pure_privacy():
     """lock, 200 000 users; uniform play loses 211 000."""
-    for privacy in (LocalDP(10.0, 1e-5), JointDP(10.0)):
+    for privacy in (LocalDP(10.0, 1e-5), JointDP(10.0, delta=0.0)):
         done = run(UCRLVTRPlus(LOCK.public, episodes=200_000, privacy=privacy), LOCK, seed=0)
         assert done.regret[-1] < 20_000
         verify(done.certificate)

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from confide.errors import InvalidParameter
 from confide.privacy import Relation
-from confide.privacy.bounded import Bounded, L2Ball, clip_rows, real_numbers
+from confide.privacy.bounded import Bounded, L2Ball, clip_rows, clip_sum, real_numbers
 
 ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True, allow_subnormal=True)
 
@@ -146,3 +146,22 @@ def test_private_values_are_not_quoted_by_the_constructor():
         with pytest.raises(InvalidParameter) as refused:
             Bounded(values, L2Ball(1.0, 2))
         assert "secret" not in str(refused.value)
+
+
+@given(arrays(np.float64, (5, 3), elements=st.floats(-10, 10)), st.floats(1e-2, 1e2))
+def test_a_sum_of_contributions_is_not_clipped(sent, radius):
+    ball = L2Ball(radius, 3)
+    total = sum((ball.clip(row) for row in sent[1:]), ball.clip(sent[0]))
+    assert (clip_sum(total.values, ball, 5).values == total.values).all()
+
+
+@given(arrays(np.float64, 3, elements=ANY_FLOAT), st.integers(0, 3))
+def test_no_sum_is_refused(total, users):
+    assert np.abs(clip_sum(total, L2Ball(0.75, 3), users).values).max() <= users * 0.75 * (1 + 1e-6)
+
+
+@given(arrays(np.int64, (2, 3), elements=st.integers(-(2**40), 2**40)), st.integers(2, 5))
+def test_two_clipped_sums_are_not_further_apart_than_before(steps, users):
+    ball = L2Ball(0.75, 3)
+    one, two = (clip_sum(each * ball.grid, ball, users).values for each in steps)
+    assert (np.abs(one - two) <= np.abs(steps[0] - steps[1]) * ball.grid).all()

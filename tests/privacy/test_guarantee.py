@@ -6,6 +6,7 @@ from confide.errors import InvalidParameter, PromiseBroken
 from confide.privacy import (
     ApproxDP,
     CentralDP,
+    DistributedDP,
     GaussianDP,
     Guarantee,
     JointDP,
@@ -31,6 +32,12 @@ def make(loss=None, request=REQUEST, trust=Trust.CENTRAL):
 def test_bad_epsilon_is_refused(kind, epsilon):
     with pytest.raises(InvalidParameter, match=f"epsilon must be positive and finite, got epsilon={epsilon}"):
         kind(epsilon=epsilon, delta=1e-5)
+
+
+@pytest.mark.parametrize("request_class", [CentralDP, JointDP, LocalDP, DistributedDP])
+def test_a_request_without_delta_is_refused_and_says_what_to_write(request_class):
+    with pytest.raises(InvalidParameter, match=r"delta must be stated, got none\. Write .*delta=1e-5.*delta=0\.0"):
+        request_class(1.0)
 
 
 @pytest.mark.parametrize("delta", [1.0, 1.5, -1e-9, math.nan])

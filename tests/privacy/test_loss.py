@@ -30,8 +30,28 @@ def test_many_small_pure_losses_with_a_delta_beat_plain_addition():
     assert compose(losses, delta=1e-5).epsilon < 4.0
 
 
-def test_a_composition_that_exceeds_delta_is_no_promise():
-    assert compose([ApproxDP(0.1, 1e-3), GaussianDP(0.1)], delta=1e-5).epsilon == math.inf
+@pytest.mark.parametrize(
+    ("losses", "delta", "message"),
+    [
+        ([ApproxDP(0.1, 1e-3), GaussianDP(0.1)], 1e-5, "at least 0.001, the sum .*largest is that of ApproxDP.*got delta=1e-05"),
+        ([ApproxDP(1.0, 1e-6), ApproxDP(1.0, 3e-6)], 0.0, "at least 4e-06, .*delta=3e-06.*, got delta=0. Pass a larger one"),
+        ([GaussianDP(1.0), PureDP(1.0)], 0.0, "larger than 0, .*a Gaussian loss needs a part of it"),
+        ([GaussianDP(1.0), ApproxDP(1.0, 1e-5)], 1e-5, "larger than 1e-05, .*a Gaussian loss needs a part of it"),
+    ],
+)
+def test_a_delta_that_no_epsilon_keeps_is_refused(losses, delta, message):
+    with pytest.raises(InvalidParameter, match=message):
+        compose(losses, delta=delta)
+
+
+def test_a_loss_has_no_epsilon_below_its_own_delta():
+    together = compose([ApproxDP(1.0, 1e-6)] * 2, delta=1e-5)
+    assert together.epsilon_at(1e-5) <= 2
+    with pytest.raises(InvalidParameter, match="at least 1e-05, the delta of this loss itself, got delta=1e-06"):
+        together.epsilon_at(1e-6)
+
+
+def test_a_mechanism_without_privacy_has_no_finite_epsilon():
     assert compose([PureDP(math.inf), GaussianDP(0.1)], delta=1e-5).epsilon == math.inf
 
 
@@ -86,7 +106,7 @@ def test_large_losses_do_not_overflow():
 
 def test_the_loss_for_a_request_is_in_the_currency_of_its_noise():
     assert loss_for(CentralDP(1.0, 1e-5)).mu == pytest.approx(0.2681, abs=1e-4)
-    assert loss_for(CentralDP(1.0)) == PureDP(1.0)
+    assert loss_for(CentralDP(1.0, delta=0.0)) == PureDP(1.0)
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_the_best_counter_for_each_kind_of_noise():
     assert best_counter(100_000, PRIVACY, discrete=False, users=10**5).name == "buffered"
     assert best_counter(100_000, PRIVACY, discrete=True, users=10**5) == HonakerTree(100_000)
     assert (
-        best_counter(100_000, CentralDP(1.0), discrete=False, users=10**5).name == "honaker"
+        best_counter(100_000, CentralDP(1.0, delta=0.0), discrete=False, users=10**5).name == "honaker"
     )  # in L1 the tree wins on long streams
     assert best_counter(1, PRIVACY, discrete=False, users=1).name == "exact"
 
@@ -181,7 +181,7 @@ def test_release_once_is_the_plain_mechanism():
         noisy.noise.std == pytest.approx(2 * math.sqrt(3)) and noisy.noise.distribution == "ball"
     )  # 2 / mu = 7.46 for Gaussian noise
     assert noisy.guarantee.loss == PureDP(1.0)
-    assert release_once(total, privacy=CentralDP(1.0), noise=noise_source("secure")).noise.distribution == "ball"
+    assert release_once(total, privacy=CentralDP(1.0, delta=0.0), noise=noise_source("secure")).noise.distribution == "ball"
 
 
 @pytest.mark.parametrize("source", ["fast", "secure"])

@@ -1,6 +1,11 @@
-"""Distributed noise: shares, masks, devices that stay away."""
+"""Distributed noise: shares, the sums of an ideal aggregator, devices that stay away."""
 
+import copy
+import dataclasses
+import inspect
+import itertools
 import math
+import os
 import pickle
 
 import numpy as np
@@ -10,26 +15,29 @@ import confide
 from confide import agents
 from confide.audit.verify import verify
 from confide.errors import (
+    AnotherRound,
     BatchNotOpened,
     CertificateError,
-    DuplicateMessage,
     InvalidParameter,
     PrivacyError,
     StaleMessage,
     StateError,
     StreamExhausted,
 )
+from confide.learning.share_client import ShareClient
 from confide.mechanisms.counters import Leaves
 from confide.mechanisms.shares import share_noise
 from confide.mechanisms.sources import noise_source
+from confide.policy import RandomPolicy
 from confide.privacy.bounded import L2Ball
 from confide.privacy.certificate import Certificate, certify
 from confide.privacy.discrete_sums import sum_epsilon
-from confide.privatizers import DistributedPrivatizer, Message, custom, every, expected_noise, masks
+from confide.privatizers import DeviceShare, DistributedPrivatizer, custom, every, expected_noise
 from confide.problems import lock
 
 BALL = L2Ball(1.0, 3)
 ASKED = confide.DistributedDP(1.0, 1e-5, dropouts=0.2)
+ROUND = bytes(32)
 
 
 def server(seed=0, *, users=40, size=20, privacy=ASKED, source="fast"):
@@ -37,85 +45,88 @@ def server(seed=0, *, users=40, size=20, privacy=ASKED, source="fast"):
     return DistributedPrivatizer(BALL, every(size, users), privacy=privacy, noise=noise)
 
 
-def send(made, value=(0.5, -0.25, 0.0), count=1):
-    """So many devices with the same data; what they sent."""
-    sent = []
-    for _ in range(count):
-        place, source = made.device_channel(), made.device_source()
-        sent.append(place.message(BALL.clip(np.array(value)), made.generation, source))
-    return sent
+def shares(made, value=(0.5, -0.25, 0.0), count=1):
+    """What so many devices with the same data hand to the aggregator."""
+    batch = made.share_batch(ROUND)
+    values = BALL.clip(np.array(value)).values
+    return [made.noise.add(values, batch.users, 1, made.device_source()) % batch.modulus for _ in range(count)]
 
 
-def deliver(made, messages):
-    for message in messages:
-        made.receive(message)
+def add_up(made, numbers):
+    """The ideal aggregator of a simulation."""
+    for each in numbers:
+        made.simulate_aggregation(made.share_batch(ROUND), DeviceShare(each))
 
 
 def test_the_sum_is_that_of_the_contributions_up_to_noise():
     made = server()
-    deliver(made, send(made, count=20))
+    add_up(made, shares(made, count=20))
     released = made.release()
     assert released.generation == 1 and released.users == 20 == made.users
     assert np.abs(released.values - 20 * np.array([0.5, -0.25, 0.0])).max() < 6 * released.noise.std
-    deliver(made, send(made, count=20))
+    add_up(made, shares(made, count=20))
     assert made.release().noise.std == pytest.approx(math.sqrt(2) * released.noise.std)
     with pytest.raises(StreamExhausted):
-        made.device_channel()
+        _ = made.share_batch(ROUND)
 
 
-def test_masks_cancel_and_what_is_left_of_the_absent_is_removed():
-    """Without noise worth mentioning the sum of the messages is exact: here the noise is drawn again from the same seeds, and taken off."""
+def test_the_sum_of_an_aggregator_is_released_as_it_is():
+    """The same shares, added up by somebody else, by the simulation, and plainly."""
     for away in range(5):
-        made = server(3)
-        messages, plain = send(made, count=20), server(3)
-        kept = messages[:12] + messages[12 + away :]
-        deliver(made, kept)
+        served, simulated = server(3), server(3)
+        numbers = shares(served, count=20 - away)
+        batch = served.share_batch(ROUND)
+        served.receive_sum(batch.id, sum(numbers) % batch.modulus, 20 - away)
+        add_up(simulated, numbers)
         if away:
-            made.stay_away(away)
-        sources = [(plain.device_channel(), plain.device_source())[1] for _ in range(20)]
-        exact = plain.noise.add(BALL.clip(np.array([0.5, -0.25, 0.0])).values, 20, 1, sources[0])
-        total = exact.copy()
-        for source in sources[1:12] + sources[12 + away :]:
-            total += plain.noise.add(BALL.clip(np.array([0.5, -0.25, 0.0])).values, 20, 1, source)
-        assert made.release().values.tobytes() == (total * BALL.grid).tobytes()
-        assert made.release().users == 20 - away and made.users == 20
+            simulated.stay_away(away)
+        half = batch.modulus // 2
+        plain = sum((each + half) % batch.modulus - half for each in numbers) * BALL.grid
+        assert served.release().values.tobytes() == simulated.release().values.tobytes() == plain.tobytes()
+        assert served.release().users == 20 - away and served.users == 20
+        assert "simulated" not in served.mechanism().query
+        assert f"the shares of {20 - away} users were added up by the server itself" in simulated.mechanism().query
 
 
-@pytest.mark.parametrize("users", [2, 17, 18, 40])
-def test_pairwise_masks_cancel(users):
-    modulus, secret = 2**40, b"s" * masks.SECRET
-    all_of = [masks.mask(masks.seeds(secret, i, masks.neighbours(i, users)), 5, modulus) for i in range(users)]
-    assert not (np.sum(all_of, axis=0) % modulus).any()
-    assert all(one.any() for one in all_of)
-    for i in range(users):
-        assert all(i in masks.neighbours(j, users) for j in masks.neighbours(i, users))
-
-
-def test_a_message_says_nothing_alone():
-    """Masked numbers are evenly distributed: 600 of them in 8 bins, chi-square with 7 degrees of freedom below its 1e-4 quantile; what is
-    under the masks fails it."""
-    made = server(users=400, size=200)
-    sent = np.concatenate([message.values for message in send(made, value=(1.0, 0.0, 0.0), count=200)])
-
-    def statistic(values):
-        seen = np.histogram(values % made.modulus, bins=8, range=(0, made.modulus))[0]
-        return ((seen - len(values) / 8) ** 2 / (len(values) / 8)).sum()
-
-    assert statistic(sent) < 29.9
-    bare = [made.noise.add(np.array([1.0, 0.0, 0.0]), 200, 1, made.device_source()) for _ in range(200)]
-    assert statistic(np.concatenate(bare)) > 29.9
+def test_a_batch_shows_one_sum_whoever_stays_away():
+    """Masks between neighbours on a circle of 40 devices came apart where 8 in a row were away twice. The server then had the sum of the
+    12 devices between them, with too little noise. Now all that it gets is one sum, of as many devices as the guarantee counts on.
+    """
+    half = confide.DistributedDP(1.0, 1e-5, dropouts=0.5)
+    rng = np.random.default_rng(0)
+    two_gaps = np.setdiff1d(np.arange(40), [*range(8), *range(20, 28)])
+    for present in (two_gaps, *(rng.choice(40, rng.integers(20, 41), replace=False) for _ in range(5))):
+        made = server(privacy=half, users=40, size=40)
+        before = set(vars(made))
+        numbers = shares(made, count=40)
+        batch = made.share_batch(ROUND)
+        made.receive_sum(batch.id, sum(numbers[i] for i in present) % batch.modulus, len(present))
+        assert made.generation == 1 and set(vars(made)) == before
+        sensitivity = made.noise.sensitivity / made.noise.step
+        assert sum_epsilon(made.noise.share(40), len(present), sensitivity, 3, 1e-5) <= 1 + 1e-9
+        with pytest.raises(StreamExhausted):
+            made.receive_sum(batch.id, sum(numbers[8:20]) % batch.modulus, 12)
+    # The sum of the 12 devices between the gaps would have had this epsilon. It is refused by its size.
+    assert sum_epsilon(made.noise.share(40), 12, sensitivity, 3, 1e-5) > 1.2
+    made = server(privacy=half, users=40, size=40)
+    with pytest.raises(BatchNotOpened):
+        made.receive_sum(made.share_batch(ROUND).id, sum(numbers[8:20]) % made.modulus, 12)
+    assert made.generation == 0 and not made.release().values.any()
 
 
 def test_too_many_absent_and_nothing_is_released():
     made = server()
-    sent = send(made, count=18)
-    deliver(made, sent[:15])
-    with pytest.raises(BatchNotOpened, match=r"5 of the 20 devices.*allows 4.*its 15 messages are given up"):
+    numbers, batch = shares(made, count=18), made.share_batch(ROUND)
+    add_up(made, numbers[:15])
+    with pytest.raises(BatchNotOpened, match=r"5 of the 20 devices.*allows 4.*nothing of the batch is released"):
         made.stay_away(5)
     assert made.users == 0 == made.generation and not made.release().values.any()
     with pytest.raises(StaleMessage):
-        made.receive(sent[15])
-    deliver(made, send(made, count=16))
+        made.simulate_aggregation(batch, DeviceShare(numbers[15]))
+    with pytest.raises(BatchNotOpened, match=r"5 of the 20 devices"):
+        made.receive_sum(made.share_batch(ROUND).id, numbers[0], 15)
+    assert made.users == 0 == made.generation
+    add_up(made, shares(made, count=16))
     made.stay_away(4)
     assert made.generation == 1 and made.users == 20 and made.release().users == 16
 
@@ -145,65 +156,71 @@ def test_a_crowd_has_the_law_of_its_devices():
         crowd, real = (server(1000 * seed + kind, users=8, size=8) for kind in (1, 2))
         nobody = BALL.clip(np.zeros(3))
         crowd.absorb(sum((nobody for _ in range(7)), nobody))
-        deliver(real, send(real, value=(0.0, 0.0, 0.0), count=8))
+        add_up(real, shares(real, value=(0.0, 0.0, 0.0), count=8))
         crowds.append(crowd.release().values), devices.append(real.release().values)
     stated = crowd.release().noise.std
     assert np.std(crowds) == pytest.approx(stated, rel=0.14) and np.std(devices) == pytest.approx(stated, rel=0.14)
-    assert "simulated for 8 users" in crowd.mechanism().query and "simulated" not in real.mechanism().query
+    assert "simulated for 8 users" in crowd.mechanism().query and "simulated for" not in real.mechanism().query
     with pytest.raises(PrivacyError, match="no server of real users"):
         server(source="secure").absorb(BALL.clip(np.zeros(3)))
 
 
-def test_secure_noise_goes_through_messages():
+def test_secure_noise_comes_in_shares():
     made = server(users=4, size=4, source="secure")
-    deliver(made, send(made, count=4))
+    add_up(made, shares(made, count=4))
     assert made.generation == 1 and made.guarantee.source == "secure"
     verify(certify(made.guarantee, [made.mechanism()]))
 
 
-def test_hostile_messages_are_refused_and_change_nothing():
+def test_hostile_sums_are_refused_and_change_nothing():
     made = server()
-    good = send(made)[0]
-    place = good.nonce
-
-    def with_(**other):
-        parts = {"generation": 0, "nonce": place, "channel": good.channel, "values": good.values} | other
-        return Message(**parts)
-
-    bad = {
-        "generation": with_(generation=1),
-        "cohort": with_(nonce=b"x" * 16),
-        "place": with_(nonce=place[:12] + (7).to_bytes(4)),
-        "channel": with_(channel=b"x" * 8),
-        "fraction": with_(values=good.values + 0.5),
-        "negative": with_(values=-1 - good.values),
-        "large": with_(values=good.values + made.modulus),
-        "size": with_(values=good.values[:2]),
-    }
-    for message in bad.values():
+    batch, good = made.share_batch(ROUND), sum(shares(made, count=20)) % made.modulus
+    bad = [
+        (b"x" * 16, good, 20),
+        ("id", good, 20),
+        (batch.id, good[:2], 20),
+        (batch.id, good + 0.5, 20),
+        (batch.id, good.astype(float), 20),
+        (batch.id, -1 - good, 20),
+        (batch.id, good + made.modulus, 20),
+        (batch.id, [[1], [2, 3]], 20),
+        (batch.id, "abc", 20),
+        (batch.id, good, 21),
+        (batch.id, good, -1),
+        (batch.id, good, 19.5),
+    ]
+    for sent in bad:
         with pytest.raises(InvalidParameter):
-            made.receive(message)
-    assert made.users == 0
-    made.receive(Message.from_bytes(good.to_bytes()))
-    with pytest.raises(DuplicateMessage):
-        made.receive(good)
-    assert made.users == 1
+            made.receive_sum(*sent)
+    other = dataclasses.replace(batch, least=1)
+    with pytest.raises(StaleMessage):
+        made.simulate_aggregation(other, DeviceShare(good))
+    with pytest.raises(InvalidParameter, match="must be"):
+        made.simulate_aggregation(batch, good)
+    assert made.users == 0 and made.share_batch(ROUND) == batch
+    made.receive_sum(batch.id, good, 20)
+    with pytest.raises(StaleMessage):
+        made.receive_sum(batch.id, good, 20)
+    add_up(made, shares(made))
+    with pytest.raises(InvalidParameter, match="a sum comes alone"):
+        made.receive_sum(made.share_batch(ROUND).id, good, 20)
 
 
 def test_saved_and_restored():
     whole, first = server(5), server(5)
-    sent = send(whole, count=40 - 20)
-    deliver(whole, sent)
-    deliver(first, send(first, count=7))
+    sent = shares(whole, count=20)
+    batch = whole.share_batch(ROUND)
+    add_up(whole, sent)
+    add_up(first, shares(first, count=7))
     again = server(99)
     again.restore(first.save(), released=0, resume=True)
-    deliver(again, send(again, count=13))
+    add_up(again, shares(again, count=13))
     assert again.release().values.tobytes() == whole.release().values.tobytes()
     fresh = server(98)
     fresh.restore(first.save(), released=0)
-    assert fresh.users == 0  # the open batch is given up: no place is used twice
+    assert fresh.users == 0  # the open batch is given up: it may have been opened already
     with pytest.raises(StaleMessage):
-        fresh.receive(sent[0])
+        fresh.receive_sum(batch.id, sum(sent) % batch.modulus, 20)
     with pytest.raises(StateError):
         server(users=60).restore(first.save(), released=0)
     with pytest.raises(StateError, match="already released"):
@@ -216,8 +233,6 @@ def test_what_it_is_not_made_for():
     for other in ({"counter": Leaves(2)}, {"loss": confide.GaussianDP(0.1)}, {"privacy": confide.JointDP(1.0, 1e-5)}):
         with pytest.raises(InvalidParameter):
             DistributedPrivatizer(BALL, every(20, 40), **({"privacy": ASKED, "noise": noise_source("fast", 0)} | other))
-    with pytest.raises(InvalidParameter, match="all of them have their places"):
-        send(server(), count=21)
     with pytest.raises(InvalidParameter, match="cross the release"):
         server().stay_away(21)
     with pytest.raises(InvalidParameter, match="53 bits"):
@@ -230,7 +245,7 @@ def test_expected_noise_is_that_of_everybody_present():
     made = DistributedPrivatizer(BALL, schedule, privacy=ASKED, noise=noise_source("fast", 0))
     stds = []
     for users in (10, 20, 10):
-        deliver(made, send(made, count=users))
+        add_up(made, shares(made, count=users))
         stds.append(made.release().noise.std)
     assert [expected.first, expected.last, expected.worst] == pytest.approx([stds[0], stds[-1], stds[-1]])
 
@@ -260,9 +275,9 @@ def test_a_forged_certificate_is_caught(change, said):
 def test_a_certificate_states_its_assumptions():
     made = server()
     document = certify(made.guarantee, [made.mechanism()]).document
-    assert any("Secure aggregation" in said for said in document["assumptions"])
+    assert any("ideal aggregator" in said for said in document["assumptions"])
     assert not any("curator" in said for said in document["assumptions"])
-    document["assumptions"] = [said for said in document["assumptions"] if "Secure aggregation" not in said]
+    document["assumptions"] = [said for said in document["assumptions"] if "ideal aggregator" not in said]
     with pytest.raises(CertificateError, match="assumption"):
         verify(Certificate(document))
 
@@ -277,27 +292,155 @@ def test_a_learner_goes_on_without_those_who_stay_away():
     rng = np.random.default_rng(0)
     for _ in range(4):
         for _ in range(8):
-            device = agent.client()
-            agent.absorb(device.report(world.sample(device.plan(agent.publish()), 1, rng)))
-        agent.stay_away(2)
+            device = agent.shares.client()
+            device.contribute(world.sample(device.plan(agent.publish()), 1, rng), agent.shares.simulate_aggregation)
+        agent.shares.stay_away(2)
     assert agent.users == 40 and agent.released().users == 32
     world, agent = learner(noise=noise_source("fast", 0))
     with pytest.raises(BatchNotOpened):
-        agent.stay_away(3)
+        agent.shares.stay_away(3)
     assert agent.users == 0 and agent.next_batch().users > 0
     _, joint = learner(confide.JointDP(1.0, 1e-5), noise=noise_source("fast", 0))
-    with pytest.raises(PrivacyError, match="devices stay away under DistributedDP"):
-        joint.stay_away(1)
+    with pytest.raises(PrivacyError, match="shares of noise are for DistributedDP"):
+        joint.shares.stay_away(1)
 
 
 def test_a_run_says_what_was_simulated():
     world, agent = learner()
     one_by_one = confide.run(agent, world, seed=1)
-    assert not any("Simulated" in said for said in one_by_one.certificate.document["assumptions"])
+    (said,) = [said for said in one_by_one.certificate.document["assumptions"] if "Simulated" in said]
+    assert "simulated aggregation: the shares of 40 users were added up by the server itself" in said
     _, agent = learner()
     counted = confide.run(agent, world, seed=1, counts=True)
     assert any("no device sent a message" in said for said in counted.certificate.document["assumptions"])
     said = dict(confide.explain(agent).rows())
     assert said["trust"][0].startswith("distributed: only the user's device sees the data")
     assert said["mechanism"][0] == "discrete Gaussian noise in shares, one from each device: 4 sums of batches, each seen once"
-    assert "DistributedDP" in counted.guarantee
+    assert "assuming an ideal aggregator" in said["trust"][0]
+    assert "DistributedDP" in counted.guarantee and counted.guarantee.endswith("assuming an ideal aggregator")
+
+
+def device(world, agent, **options):
+    made = ShareClient(agent.algorithm, ASKED, agent.shares.batch, noise_source("fast", 1), **options)
+    return made, world.sample(made.plan(agent.publish()), 1, np.random.default_rng(0))
+
+
+def test_devices_and_an_aggregator_of_ones_own():
+    """The interface of a real protocol: shares come in on the devices, and the sum of a batch goes to the server."""
+    world, agent = learner(noise=noise_source("fast", 0))
+    for _ in range(4):
+        batch, total = agent.shares.batch, 0
+        for i in range(9):
+            one = ShareClient(agent.algorithm, ASKED, batch, noise_source("fast", i))
+            handed = []
+            one.contribute(
+                world.sample(one.plan(agent.publish()), 1, np.random.default_rng(i)), lambda *both, to=handed: to.append(both)
+            )
+            ((named, share),) = handed
+            assert named == batch
+            total = (total + share.for_aggregation()) % batch.modulus
+        agent.shares.absorb_sum(batch.id, total, 9)
+    assert agent.users == 40 and agent.released().users == 36
+
+
+def test_a_share_leaves_through_the_aggregation_alone(capsys, caplog):
+    world, agent = learner(noise=noise_source("fast", 0))
+    made, episode = device(world, agent)
+    seen = []
+    assert made.contribute(episode, lambda _, share: seen.append(share)) is None
+    (share,) = seen
+    numbers = share.for_aggregation()
+    shown = (repr(share), str(share), f"{share}", repr(made), str(vars(made)))
+    assert not any(str(int(number)) in text for text in shown for number in numbers if number > 999)
+    for forbidden in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(PrivacyError):
+            forbidden(share)
+        with pytest.raises(PrivacyError):
+            forbidden(made)
+    assert capsys.readouterr() == ("", "") and not caplog.records
+    kept = [value for value in vars(made).values() if isinstance(value, bytes | np.ndarray | DeviceShare)]
+    assert kept == []
+    public = {name: inspect.signature(member) for name, member in inspect.getmembers(ShareClient, callable) if name[0] != "_"}
+    assert set(public) == {"plan", "adopt", "contribute"}
+    assert public["contribute"].return_annotation is None
+
+
+def test_a_server_takes_no_message_under_distributed_noise():
+    _, agent = learner(noise=noise_source("fast", 0))
+    for attempt in (agent.client, agent.channel, lambda: agent.absorb(b"x"), lambda: agent.decoded(b"x")):
+        with pytest.raises(PrivacyError, match="carries almost no noise"):
+            attempt()
+
+
+def test_a_device_contributes_once(tmp_path):
+    world, agent = learner(noise=noise_source("fast", 0))
+    made, episode = device(world, agent, store=tmp_path / "device")
+    twin, _ = device(world, agent, store=tmp_path / "device")
+    seen = []
+
+    def aggregate(_batch, share):
+        seen.append(share)
+        raise OSError("the network is down")
+
+    with pytest.raises(OSError, match="network"):
+        made.contribute(episode, aggregate)
+    again, _ = device(world, agent, store=tmp_path / "device")
+    for one in (made, twin, again):
+        with pytest.raises(PrivacyError, match="has contributed"):
+            one.contribute(episode, aggregate)
+    assert len(seen) == 1
+    numbers = seen[0].for_aggregation()
+    stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert numbers.tobytes() not in stored and not any(str(int(each)).encode() in stored for each in numbers if each > 999)
+
+
+def test_a_fork_does_not_contribute():
+    world, agent = learner(noise=noise_source("fast", 0))
+    made, episode = device(world, agent)
+    made._process = os.getpid() + 1
+    with pytest.raises(StateError, match="fork"):
+        made.contribute(episode, agent.shares.simulate_aggregation)
+    assert agent.users == 0
+
+
+def test_a_device_refuses_a_batch_that_does_not_fit():
+    """Whatever a server says of a batch, `least` shares of devices that believe it keep the request."""
+    world, agent = learner(noise=noise_source("fast", 0))
+    batch = agent.shares.batch
+    for change in ({"least": 1}, {"modulus": batch.modulus * 2}, {"size": 3}):
+        with pytest.raises(InvalidParameter, match="another guarantee"):
+            ShareClient(agent.algorithm, ASKED, dataclasses.replace(batch, **change))
+    for users, largest in itertools.product((10, 100, 1000), (1000, 10_000)):
+        noise = share_noise(agent.algorithm.bound, ASKED, largest)
+        forged = dataclasses.replace(
+            batch, users=users, largest=largest, least=noise.honest(users), modulus=noise.modulus(agent.algorithm.bound.largest)
+        )
+        believed = ShareClient(agent.algorithm, ASKED, forged, noise_source("fast", 0))._noise
+        sensitivity = believed.sensitivity / believed.step
+        assert sum_epsilon(believed.share(users), forged.least, sensitivity, forged.size, ASKED.delta) <= 1 + 1e-9
+    with pytest.raises(InvalidParameter, match="32 bytes"):
+        dataclasses.replace(batch, round=b"short")
+    made, _ = device(world, agent)
+    with pytest.raises(StaleMessage, match="use the batch of that release"):
+        made.adopt(agent.current_round(), 1)
+    with pytest.raises(InvalidParameter, match="call plan first"):
+        ShareClient(agent.algorithm, ASKED, batch).contribute(None, agent.shares.simulate_aggregation)
+
+
+def test_a_device_that_plans_another_round_takes_no_part():
+    """As on another processor: the release is the same, and the policies are not."""
+    world, agent = learner(noise=noise_source("fast", 0))
+    made, episode = device(world, agent)
+    planned = agent.current_round()
+    other = dataclasses.replace(planned, policies=(RandomPolicy(2), *planned.policies[1:]))
+    elsewhere = ShareClient(agent.algorithm, ASKED, agent.shares.batch)
+    with pytest.raises(AnotherRound, match="another kind of processor"):
+        elsewhere.adopt(other, 0)
+    with pytest.raises(InvalidParameter, match="call plan first"):
+        elsewhere.contribute(episode, agent.shares.simulate_aggregation)
+    assert agent.shares.batch.round == planned.digest != other.digest
+    forged = dataclasses.replace(agent.shares.batch, round=other.digest)
+    with pytest.raises(AnotherRound):
+        agent.shares.simulate_aggregation(forged, DeviceShare(np.zeros(forged.size, dtype=np.int64)))
+    made.contribute(episode, agent.shares.simulate_aggregation)
+    assert agent.users == 1

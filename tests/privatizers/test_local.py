@@ -19,7 +19,7 @@ from confide.privatizers import LocalPrivatizer, Message, custom
 
 BOUND = L2Ball(1.0, 3)
 SCHEDULE = custom([4, 10])
-PRIVACY, PURE = LocalDP(2.0, 1e-5), LocalDP(2.0)
+PRIVACY, PURE = LocalDP(2.0, 1e-5), LocalDP(2.0, delta=0.0)
 # request and loss: a given loss, as of printed constants, is kept by additive noise
 NOISES = {"gaussian": (PRIVACY, loss_for(PRIVACY)), "laplace": (PURE, loss_for(PURE)), "codebook": (PRIVACY, None)}
 

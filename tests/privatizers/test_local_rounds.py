@@ -23,7 +23,7 @@ from confide.privacy.certificate import Certificate, certify
 from confide.privacy.guarantee import billboard
 from confide.privatizers import AtMost, LocalRoundsPrivatizer, expected_noise, make_privatizer
 
-LOCAL = LocalDP(1.0)
+LOCAL = LocalDP(1.0, delta=0.0)
 
 
 def rounds(privacy=LOCAL, users=20, leaves=4, seed=0, source="fast"):
@@ -90,7 +90,7 @@ def test_no_more_users_than_the_round_has():
     with pytest.raises(InvalidParameter, match="another bound"):
         server.absorb(said(3, 5))
     with pytest.raises(InvalidParameter, match="LocalDP"):
-        LocalRoundsPrivatizer(Answers(1), AtMost(5, 1), privacy=JointDP(1.0), noise=noise_source("fast", 0))
+        LocalRoundsPrivatizer(Answers(1), AtMost(5, 1), privacy=JointDP(1.0, delta=0.0), noise=noise_source("fast", 0))
 
 
 def test_restored_in_the_middle_of_a_round_it_knows_who_was_there():
@@ -109,7 +109,7 @@ def test_restored_in_the_middle_of_a_round_it_knows_who_was_there():
     same, fresh = (message(each, 0, 3).nonce for each in (resumed, again))
     assert message(server, 0, 3).nonce == same != fresh  # a device made after a crash has noise of its own
     with pytest.raises(StateError):
-        rounds(LocalDP(2.0)).restore(server.save(), released=0)
+        rounds(LocalDP(2.0, delta=0.0)).restore(server.save(), released=0)
 
 
 def test_its_certificate_says_what_a_message_is():
@@ -123,5 +123,5 @@ def test_its_certificate_says_what_a_message_is():
         document = made.document | {"mechanisms": [stated | {"parameters": stated["parameters"] | wrong}]}
         with pytest.raises(CertificateError):
             verify(Certificate(document))
-    noise = expected_noise(Answers(4), AtMost(20, 4), privacy=LocalDP(2.0), discrete=False)
+    noise = expected_noise(Answers(4), AtMost(20, 4), privacy=LocalDP(2.0, delta=0.0), discrete=False)
     assert (noise.distribution, noise.first, noise.last) == ("signs", stated["scale"], stated["scale"] * math.sqrt(20))

@@ -20,13 +20,14 @@ from confide.privatizers import Message, open_channel
 BOUND = L2Ball(1.0, 3)
 NONCE = bytes(range(16))
 CHANNEL = bytes(8)
-GOOD = Message(7, NONCE, CHANNEL, np.array([1.0, -2.5, 1e300])).to_bytes()
-HEADER = 42
+GOOD = Message(7, NONCE, CHANNEL, np.array([1.0, -2.5, 1e300]), round=bytes(range(32))).to_bytes()
+HEADER = 74
 
 
 def test_bytes_and_back():
     back = Message.from_bytes(GOOD)
-    assert (back.generation, back.nonce, list(back.values)) == (7, NONCE, [1.0, -2.5, 1e300])
+    assert (back.generation, back.nonce, back.round) == (7, NONCE, bytes(range(32)))
+    assert list(back.values) == [1.0, -2.5, 1e300]
     assert back.to_bytes() == GOOD
     assert len(GOOD) == HEADER + 8 * 3
     with pytest.raises(ValueError, match="read-only"):
@@ -45,8 +46,8 @@ def with_values(*values):
         (b"\x80\x04" + GOOD, "not a message"),
         (GOOD[:-1], "truncated"),
         (GOOD + b"\0", "too long"),
-        (GOOD[:4] + b"\x01" + GOOD[6:], "version 1, this confide reads version 2"),  # as devices sent it before there were kinds
-        (GOOD[:4] + b"\x03" + GOOD[5:], "version 3, this confide reads version 2"),
+        (GOOD[:4] + b"\x01" + GOOD[6:], "version 1, this confide reads version 3"),  # as devices sent it before there were kinds
+        (GOOD[:4] + b"\x02" + GOOD[5:], "version 2, this confide reads version 3"),
         (GOOD[:5] + b"\x02" + GOOD[6:], "kind 2"),
         (GOOD[:5] + b"\x01" + GOOD[6:], "one whole number from 0 to 1023"),
         (GOOD[: HEADER - 4] + b"\xff\xff\xff\xff" + GOOD[HEADER:], "announces 4294967295 numbers"),
@@ -90,7 +91,7 @@ def test_no_such_message_can_be_made(made):
 
 
 @pytest.mark.parametrize("kind", ["fast", "secure"])
-@pytest.mark.parametrize("privacy", [LocalDP(2.0, 1e-5), LocalDP(2.0)])
+@pytest.mark.parametrize("privacy", [LocalDP(2.0, 1e-5), LocalDP(2.0, delta=0.0)])
 def test_noise_is_sensitivity_over_loss(kind, privacy):
     """The mean size of 1000 x 3 draws, within 4.5 / sqrt(3000) = 8 %: a false alarm of 1e-5. A scale wrong by 20 % is rejected."""
     source = noise_source(kind, 0) if kind == "fast" else noise_source(kind)
@@ -120,7 +121,7 @@ def test_secure_messages_live_on_the_lattice():
 def test_the_noise_is_the_smaller_of_both():
     fast = noise_source("fast", 0)
     for privacy, distribution in (
-        (LocalDP(1.0), "codebook"),
+        (LocalDP(1.0, delta=0.0), "codebook"),
         (LocalDP(5.0, 1e-5), "codebook"),
         (LocalDP(60.0, 1e-5), "gaussian"),
     ):
@@ -133,7 +134,7 @@ def test_the_noise_is_the_smaller_of_both():
 
 def test_all_messages_of_a_codebook_have_one_length():
     source = noise_source("fast", 0)
-    channel = open_channel(BOUND, LocalDP(1.0), source=source)
+    channel = open_channel(BOUND, LocalDP(1.0, delta=0.0), source=source)
     for values in (np.zeros(3), np.array([1.0, 0.0, 0.0]), np.full(3, np.nan)):
         assert len(channel.message(BOUND.clip(values), 0, source).to_bytes()) == HEADER + 8
 
@@ -141,12 +142,12 @@ def test_all_messages_of_a_codebook_have_one_length():
 def test_promises_that_a_channel_cannot_keep_are_refused():
     fast = noise_source("fast", 0)
     with pytest.raises(InvalidParameter, match="messages need LocalDP, got JointDP"):
-        open_channel(BOUND, JointDP(1.0), source=fast)
+        open_channel(BOUND, JointDP(1.0, delta=0.0), source=fast)
     with pytest.raises(PromiseBroken, match="more than the requested epsilon=1"):
         open_channel(BOUND, LocalDP(1.0, 1e-5), source=fast, loss=GaussianDP(0.5))
     more = open_channel(BOUND, LocalDP(1.0, 1e-5), source=fast, loss=GaussianDP(0.1))  # printed constants add more noise
     assert more.guarantee.epsilon < 0.5
-    channel = open_channel(BOUND, LocalDP(1.0), source=fast, loss=PureDP(0.5))
+    channel = open_channel(BOUND, LocalDP(1.0, delta=0.0), source=fast, loss=PureDP(0.5))
     with pytest.raises(InvalidParameter, match="of one user"):
         channel.message(Bounded(np.zeros(3), BOUND, 2), 0, fast)
     with pytest.raises(InvalidParameter, match="another bound"):

@@ -102,4 +102,4 @@ def test_it_is_pure_and_its_certificate_verifies(source):
 
 def test_local_privacy_is_refused():
     with pytest.raises(PrivacyError):
-        rounds(LocalDP(1.0))
+        rounds(LocalDP(1.0, delta=0.0))

@@ -20,7 +20,7 @@ from confide.privacy.loss import NO_PRIVACY, GaussianDP, PureDP, loss_for
 from confide.privatizers import Share, SharedBudget
 
 BOUND = L2Ball(1.0, 3)
-GAUSSIAN, PURE = CentralDP(1.0, 1e-5), CentralDP(1.0)
+GAUSSIAN, PURE = CentralDP(1.0, 1e-5), CentralDP(1.0, delta=0.0)
 MU = 0.268051
 EQUAL, UNEQUAL = [0.25] * 4, [0.1, 0.2, 0.1, 0.05, 0.3, 0.25]
 TOTAL = Bounded(np.array([17.0, -4.25, 0.5]), BOUND, 100)

@@ -90,6 +90,60 @@ def test_rewards_are_learned_unless_they_are_said_to_be_public():
     assert make("gym:FrozenLake-v1", rewards="public").public.rewards is not None
 
 
+def earned_in_the_table(name, mapped, ended):
+    """What each (state, action, next state) can earn by the environment's own table, mapped to [0, 1]."""
+    found = {}
+    for s, row in gymnasium.make(name).unwrapped.P.items():
+        for a, outcomes in row.items():
+            for p, t, r, done in outcomes:
+                if p > 0:
+                    found.setdefault((s, a, ended if done else t), set()).add(round(mapped.apply(r), 9))
+    return found
+
+
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalkingSlippery-v1", "Taxi-v4"])
+def test_users_earn_what_the_environment_pays(name, tmp_path):
+    """As trajectories, as counts, in an exported environment, and after the problem was saved."""
+    problem = from_gymnasium(name, 12)
+    problem.save(tmp_path / "problem.npz")
+    uniform = uniform_policy(12, problem.states, problem.actions)
+    possible = earned_in_the_table(name, reward_map(name), problem.states - 1)
+    rng = np.random.default_rng(0)
+    for world in (problem, confide.problems.load_problem(tmp_path / "problem.npz")):
+        users, counts = world.sample(uniform, 300, rng), world.count(uniform, 300, rng)
+        rows = zip(users.states[:, :-1].flat, users.actions.flat, users.states[:, 1:].flat, users.rewards.flat, strict=True)
+        counted = zip(counts.state, counts.action, counts.next_state, counts.reward, strict=True)
+        for s, a, t, r in (*rows, *counted):
+            earned = possible[s, a, t] if s < problem.states - 1 else {round(problem.public.terminal_reward, 9)}
+            assert round(float(r), 9) in earned
+        for mean in (users.rewards.sum() / 300, counts.reward @ counts.count / 300):
+            assert abs(mean - problem.uniform_value) < Z * 12 / np.sqrt(300)
+    played = to_gymnasium(problem)
+    state, _ = played.reset(seed=0)
+    for _ in range(12):
+        action = int(rng.integers(problem.actions))
+        after, reward, *_ = played.step(action)
+        assert state == problem.states - 1 or round(reward, 9) in possible[state, action, after]
+        state = after
+
+
+def test_outcome_rewards_are_checked():
+    table = {"transitions": [[[0.5, 0.5]]] * 2, "start": [1.0, 0.0], "horizon": 2, "stochastic_rewards": True}
+    means, outcomes = [[0.5], [0.25]], [0.0, 1.0, 0.5, 0.0]
+    made = confide.problems.TabularMDP(**table, rewards=means, outcome_rewards=outcomes)
+    assert np.array_equal(made.outcome_rewards, outcomes)
+    wrong = [
+        ({"outcome_rewards": [0.0, 1.0, 0.5]}, "4 numbers"),
+        ({"outcome_rewards": [0.0, 1.0, 0.5, 2.0]}, r"in \[0, 1\]"),
+        ({"outcome_rewards": [0.0, 1.0, 0.5, np.nan]}, "finite"),
+        ({"rewards": [[0.5], [0.3]]}, "the means of outcome_rewards"),
+        ({"stochastic_rewards": False}, "are for stochastic_rewards=True"),
+    ]
+    for change, message in wrong:
+        with pytest.raises(InvalidParameter, match=message):
+            confide.problems.TabularMDP(**(table | {"rewards": means, "outcome_rewards": outcomes} | change))
+
+
 def test_a_stated_range_wins_over_that_of_the_table():
     problem = from_gymnasium("CliffWalking-v1", 10, reward_range=(-200, 100))
     assert problem.public.terminal_reward == pytest.approx(2 / 3) and problem.name.endswith("(r +200) / 300")

@@ -122,17 +122,17 @@ def test_an_unvisited_pair_may_be_worth_anything():
 @pytest.mark.parametrize(
     ("kind", "problem", "privacy", "epsilon"),
     [
-        (PUCB, COINS, confide.JointDP(1.0), 2.0),
-        (PUCB, RIVER, confide.JointDP(1.0), 4 / 3),
-        (PUCB, COINS, confide.JointDP(1.0, relation="null"), 1.0),
-        (UCBVI, COINS, confide.JointDP(1.0), 2.0),
-        (UCBVI, COINS, confide.LocalDP(1.0), 2.0),
-        (UCBVI, RIVER, confide.JointDP(1.0, relation="null"), 2 / 3),
-        (DPUCBVI, COINS, confide.JointDP(1.0), 2.0),
-        (DPUCBVI, COINS, confide.JointDP(1.0, relation="null"), 1.0),
-        (DPUCBVI, RIVER, confide.LocalDP(1.0), 4 / 3),
-        (LDPOBI, COINS, confide.LocalDP(1.0), 1.0),
-        (LDPOBI, RIVER, confide.LocalDP(1.0), 1 / 3),
+        (PUCB, COINS, confide.JointDP(1.0, delta=0.0), 2.0),
+        (PUCB, RIVER, confide.JointDP(1.0, delta=0.0), 4 / 3),
+        (PUCB, COINS, confide.JointDP(1.0, delta=0.0, relation="null"), 1.0),
+        (UCBVI, COINS, confide.JointDP(1.0, delta=0.0), 2.0),
+        (UCBVI, COINS, confide.LocalDP(1.0, delta=0.0), 2.0),
+        (UCBVI, RIVER, confide.JointDP(1.0, delta=0.0, relation="null"), 2 / 3),
+        (DPUCBVI, COINS, confide.JointDP(1.0, delta=0.0), 2.0),
+        (DPUCBVI, COINS, confide.JointDP(1.0, delta=0.0, relation="null"), 1.0),
+        (DPUCBVI, RIVER, confide.LocalDP(1.0, delta=0.0), 4 / 3),
+        (LDPOBI, COINS, confide.LocalDP(1.0, delta=0.0), 1.0),
+        (LDPOBI, RIVER, confide.LocalDP(1.0, delta=0.0), 1 / 3),
     ],
 )
 def test_the_true_epsilon_of_the_printed_noise(kind, problem, privacy, epsilon):
@@ -146,9 +146,9 @@ def test_the_true_epsilon_of_the_printed_noise(kind, problem, privacy, epsilon):
 
 def test_what_a_paper_does_not_print_is_refused():
     with pytest.raises(PrivacyError, match=r"no constants for LocalDP"):
-        PUCB(RIVER.public, episodes=10, privacy=confide.LocalDP(1.0), calibration="paper")
+        PUCB(RIVER.public, episodes=10, privacy=confide.LocalDP(1.0, delta=0.0), calibration="paper")
     with pytest.raises(PrivacyError, match=r"LocalDP alone"):
-        LDPOBI(RIVER.public, episodes=10, privacy=confide.JointDP(1.0), calibration="paper")
+        LDPOBI(RIVER.public, episodes=10, privacy=confide.JointDP(1.0, delta=0.0), calibration="paper")
     with pytest.raises(InvalidParameter, match="episodes must be"):
         TableSetting(0, 1, 1, 1)
     with pytest.raises(InvalidParameter, match="below must be"):

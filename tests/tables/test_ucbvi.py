@@ -30,7 +30,7 @@ def lost(kind, problem, privacy, episodes=20_000, seeds=range(2), **more):
     [
         (RIVER, confide.NoPrivacy(), 0.02),
         (RIVER, PRIVATE, 0.1),
-        (RIVER, confide.LocalDP(10.0), 0.3),
+        (RIVER, confide.LocalDP(10.0, delta=0.0), 0.3),
         (COINS, PRIVATE, 0.4),
         (double_chain(), confide.NoPrivacy(), 0.05),
         (riverswim_stage(), confide.JointDP(10.0, 1e-5), 0.3),
@@ -46,7 +46,7 @@ def test_it_learns_with_the_least_noise(kind, problem, privacy, most):
     [
         (PUCB, confide.JointDP(1.0, 1e-5, relation="null")),
         (UCBVI, confide.JointDP(1.0, 1e-5, relation="null")),
-        (LDPOBI, confide.LocalDP(1.0)),
+        (LDPOBI, confide.LocalDP(1.0, delta=0.0)),
         (DPUCBVI, confide.JointDP(1.0, 1e-5, relation="null")),
     ],
     ids=["pucb", "ucb-vi", "ldp-obi", "dp-ucbvi"],

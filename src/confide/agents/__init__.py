@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from confide.learning.client import LocalClient
     from confide.learning.learner import Algorithm, Calibration, Description, Learner, Round
     from confide.learning.reference import NoData, Oracle, Uniform
+    from confide.learning.share_client import ShareClient
     from confide.linear_mdps.lsvi_ucb import LSVIUCB
     from confide.linear_mdps.next_state_vi import NextStateVI
     from confide.mixtures.likelihood_vi import LikelihoodVI
@@ -58,6 +59,7 @@ __all__ = [
     "Oracle",
     "QuestionsVI",
     "Round",
+    "ShareClient",
     "TabularPSRL",
     "ThompsonLQ",
     "UCRLVTRPlus",
@@ -70,6 +72,7 @@ __getattr__ = lazy(
         **dict.fromkeys(("Abilities", "Agent", "Batch"), "confide.learning.agent"),
         **dict.fromkeys(("Algorithm", "Calibration", "Description", "Learner", "Round"), "confide.learning.learner"),
         "LocalClient": "confide.learning.client",
+        "ShareClient": "confide.learning.share_client",
         **dict.fromkeys(("NoData", "Oracle", "Uniform"), "confide.learning.reference"),
         "UCRLVTR": "confide.mixtures.ucrl_vtr",
         "UCRLVTRPlus": "confide.mixtures.ucrl_vtr_plus",

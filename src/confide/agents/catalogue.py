@@ -276,7 +276,7 @@ def make_agent(name: str, problem: Any, *, episodes: int, privacy: Request, **op
     _check_types(episodes, privacy, given)
     _check_fit(name, problem)
     if "schedule" in given:
-        given["schedule"] = _schedule(given["schedule"], episodes)
+        given["schedule"] = read_schedule(given["schedule"], episodes)
     if "privacy" in accepted:
         given["privacy"] = privacy
     elif not isinstance(privacy, NoPrivacy):
@@ -302,7 +302,8 @@ def _check_types(episodes: Any, privacy: Any, given: dict[str, Any]) -> None:
             raise InvalidParameter(f"{key} must be a number, got {key}={given[key]!r}")
 
 
-def _schedule(given: Any, episodes: int) -> "Schedule | Batches":
+def read_schedule(given: Any, episodes: int) -> "Schedule | Batches":
+    """A schedule as an agent takes it, from one of these or from what `schedule_of` reads."""
     from confide.linear_mdps.batches import Batches
     from confide.privatizers import Schedule
 

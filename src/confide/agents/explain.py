@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from confide._memory import in_words
 from confide.agents.facts import Facts, facts
 from confide.errors import InvalidParameter
 from confide.learning.learner import Learner
@@ -24,7 +25,7 @@ _TRUST = {
     Trust.JOINT: "joint: a curator sees the data; protects each user from all other users together",
     Trust.LOCAL: "local: only the user's device sees the data; protects each user from everybody, including the server",
     Trust.DISTRIBUTED: "distributed: only the user's device sees the data, and the server only sums of batches, with noise from their "
-    "devices; protects each user from everybody, including the server",
+    "devices, assuming an ideal aggregator; protects each user from everybody, including the server",
 }
 _NO_RULE = "no estimate"
 _RELATION = {
@@ -60,7 +61,7 @@ class Explanation:
         from rich.table import Table
         from rich.text import Text
 
-        width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 140)
+        width = min(max(shutil.get_terminal_size((100, 24)).columns, 20), 140)
         rows, together, said = self.rows(), max(1, (width - 20) // 26), io.StringIO()
         console = Console(file=said, width=width, color_system=None, force_terminal=False, force_jupyter=False)
         common = [row for row in rows if len(self.agents) > 1 and len(set(row[1])) == 1]
@@ -90,11 +91,14 @@ class Explanation:
         return f"<table>{head}{body}</table>" + "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences())
 
 
-def explain(*agents: Learner) -> Explanation:
-    """Explain the guarantee, noise, release schedule and planning of agents, without running or changing them."""
+def explain(*agents: Learner, problem: Any = None) -> Explanation:
+    """Explain the guarantee, noise, release schedule and planning of agents, without running or changing them.
+
+    With a `problem` it also estimates the peak memory of a run on it, and the planning time of each release.
+    """
     if not agents:
         raise InvalidParameter("explain needs at least one agent")
-    return Explanation(_told_apart([facts(agent) for agent in agents]))
+    return Explanation(_told_apart([facts(agent, problem) for agent in agents]))
 
 
 def _cells(one: Facts) -> dict[str, str]:
@@ -115,8 +119,16 @@ def _cells(one: Facts) -> dict[str, str]:
         "noise per number": _noise(one) if private else "none",
         "signal > noise": _signal(one, users) if private else "",
         "planning": one.planning,
+        "peak memory": f"about {in_words(one.resources.memory)}" if one.resources else "",
+        "planning time": _planning_time(one) if one.resources else "",
         "warning": f"measured runs on problems with {one.stuck} ended more than 2 % from optimal" if one.stuck else "",
     }
+
+
+def _planning_time(one: Facts) -> str:
+    assert one.resources is not None
+    seconds = one.resources.planning_seconds
+    return f"about {seconds:.2g} s for each release, {seconds * one.schedule.leaves:.2g} s for all"
 
 
 def _noise(one: Facts) -> str:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confide.agents.catalogue import AGENTS
+from confide.agents.estimate import Resources, estimate_agent
+from confide.arguments import has
 from confide.errors import InvalidParameter
 from confide.learning.agent import agent_name
 from confide.learning.learner import Description, Learner
@@ -17,6 +19,7 @@ from confide.privacy.certificate import describe
 from confide.privacy.guarantee import SLACK
 from confide.privacy.request import DistributedDP, LocalDP, NoPrivacy, Relation, Request, Trust
 from confide.privatizers import AtMost, ExpectedNoise, Schedule
+from confide.problems.sizes import ProblemSizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class Facts:
     schedule: Schedule | AtMost = field(repr=False)
     bound: Bound
     noise: ExpectedNoise
+    resources: Resources | None = None  # on a problem, if one is given
     stuck: str = ""  # problems on which its default may stay away from optimal, by `benchmarks/stuck.py`
 
     @property
@@ -99,11 +103,12 @@ class Facts:
             "planning": self.description.planning,
             "stuck": self.stuck or None,
             "users_until_signal": self.users_until_signal,
+            **({} if self.resources is None else self.resources.to_json()),
         }
 
 
-def facts(agent: Any) -> Facts:
-    """The facts about an agent; it need not have a noise source yet."""
+def facts(agent: Any, problem: Any = None) -> Facts:
+    """The facts about an agent, and with a problem what a run on it needs; the agent need not have a noise source yet."""
     if isinstance(agent, type | str):
         name = agent if isinstance(agent, str) else agent.__name__
         raise InvalidParameter(
@@ -114,5 +119,8 @@ def facts(agent: Any) -> Facts:
     trust = agent.privacy.trust if isinstance(agent.privacy, NoPrivacy | LocalDP | DistributedDP) else Trust.JOINT
     bound, noise = agent.algorithm.bound, agent.expected_noise()
     said, entry = agent.describe(), AGENTS.get(agent.name)
+    if problem is not None and not isinstance(problem, ProblemSizes):
+        has("problem", problem, ("public", "horizon"), "a problem, such as confide.problems.lock()")
+    resources = None if problem is None else estimate_agent(agent, problem)
     stuck = entry.stuck if entry and said.calibration == "tight" else ""
-    return Facts(agent_name(agent), said, agent.privacy, trust, agent.schedule, bound, noise, stuck)
+    return Facts(agent_name(agent), said, agent.privacy, trust, agent.schedule, bound, noise, resources, stuck)

@@ -75,7 +75,10 @@ class CountsAndSumsSubject:
 
     def observe(self, world: int, runs: int, rng: np.random.Generator) -> Array:
         source, log = make_source(self.source, self.twin, rng), SmallLog(world, _FEW, self.twin == "clip")
-        statistic, draws = CountsAndSums(states=_FEW).statistic(pure=self.privacy.delta == 0), range(copies(self.twin))
+        statistic, draws = (
+            CountsAndSums(states=_FEW, return_bound=1.0).statistic(pure=self.privacy.delta == 0),
+            range(copies(self.twin)),
+        )
         total = log.total(statistic)
 
         def released() -> Array:
@@ -124,7 +127,9 @@ class SmoothEstimateSubject:
         source: NoiseSource = make_source(self.source, self.twin, rng)
         if self.twin == "noise":
             source = Scaled(FastSource(rng), 0.5)
-        estimator = DPLSW(states=_MANY) if self.name == "dp-lsw" else DPLSL(states=_MANY, ridge=1e4)  # where its bound is tight
+        estimator = (
+            DPLSW(states=_MANY, return_bound=1.0) if self.name == "dp-lsw" else DPLSL(states=_MANY, ridge=1e4, return_bound=1.0)
+        )  # where its bound is tight
         mechanism, log = self._mechanism(), SmallLog(world, _MANY, self.twin == "clip")
         counts, returns, users = exact_sums(estimator, log, None)
         exact, least = estimator.solve(counts, returns), estimator.least_sensitivity(users, printed=False)
@@ -156,10 +161,10 @@ class TwoQuestionsSubject:
     def _estimator(self) -> Any:
         features, target = np.eye(_FEW), np.tile([0.9, 0.1], (_FEW, 1))
         made: dict[str, Callable[[], Any]] = {
-            "sufficient-statistics": lambda: SufficientStatistics(features, 1.0, visits=_FEW),
-            "lstd": lambda: PrivateLSTD(features, 0.5, visits=_FEW),
-            "importance-sampling": lambda: ImportanceSampling(target, 1.0, clip=2.0),
-            "weighted-importance-sampling": lambda: WeightedImportanceSampling(target, 1.0, clip=2.0),
+            "sufficient-statistics": lambda: SufficientStatistics(features, 1.0, visits=_FEW, return_bound=1.0),
+            "lstd": lambda: PrivateLSTD(features, 0.5, visits=_FEW, return_bound=1.0),
+            "importance-sampling": lambda: ImportanceSampling(target, 1.0, clip=2.0, return_bound=1.0),
+            "weighted-importance-sampling": lambda: WeightedImportanceSampling(target, 1.0, clip=2.0, return_bound=1.0),
         }
         return made[self.name]()
 

@@ -4,9 +4,12 @@ A guarantee covers what goes through a privatizer. Everything else that an agent
 descriptions) must be a function of releases. So an agent is run once, and again with one user's data replaced, while each release is the
 first run's. Whatever differs then depends on that user's data past the noise. The exact values that are noised do differ: their distance,
 in units of the noise, must not exceed the stated loss, whatever the questions were.
+
+In a run of its own the agent is used as a service uses it, and its public surface is read between users (`surface`).
 """
 
 import contextlib
+import inspect
 import io
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,8 +22,10 @@ import numpy as np
 from confide.agents.facts import facts
 from confide.arguments import has, shown, whole
 from confide.audit.canonical import canonical
+from confide.audit.neighbours import nobody, stranger
+from confide.audit.surface import Surface
 from confide.audit.tape import Tape, TapedSource
-from confide.errors import InvalidParameter
+from confide.errors import BatchNotOpened, InvalidParameter, StreamExhausted
 from confide.learning.agent import abilities_of
 from confide.learning.learner import Learner
 from confide.mechanisms.sources import FastSource, NoiseSource
@@ -40,6 +45,8 @@ CHANNELS = {
     "printed": "output and warnings",
     "errors": "errors",
 }
+# The run of a service has fewer neighbours than the others, because it looks at the agent after each user.
+_SERVICE_SHARE = 4
 _STEPS, _STATES = 32, 128  # of the grid on which policies of unknown classes are compared
 _ROUNDING = 1e-9
 
@@ -55,7 +62,14 @@ class Difference:
     served: int  # how many users had been served when the runs first differed
 
     def __str__(self) -> str:
-        return f"{CHANNELS[self.channel]} depend on the data of user {self.replaced}, first seen after {self.served} users"
+        return f"{_in_words(self.channel)} on the data of user {self.replaced}, first seen after {self.served} users"
+
+
+def _in_words(channel: str) -> str:
+    """A channel as the subject of a sentence, with its verb."""
+    if channel in CHANNELS:
+        return f"{CHANNELS[channel]} depend"
+    return f"the {'result of ' if channel.endswith('()') else 'public attribute '}{channel} depends"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +84,8 @@ class Replay:
     on_grid: bool  # whether policies were compared by their actions on a grid, too: their class is not the library's
     undecided: tuple[str, ...] = ()  # channels that differ from run to run on the same data, or cannot be replayed
     own_draws: bool = False  # whether the agent draws noise of its own, which no replay can follow
+    surface: dict[str, int] = field(default_factory=dict)  # public attributes and methods: how often each was read
+    left_out: dict[str, str] = field(default_factory=dict)  # what of the surface was not compared, and why
 
     def joined(self, other: "Replay") -> "Replay":
         """The results of two replays of one agent."""
@@ -79,8 +95,10 @@ class Replay:
             self,
             differences=(*self.differences, *(each for each in other.differences if each.channel not in mine)),
             shift=max(shifts) if shifts else None,
-            undecided=tuple(name for name in CHANNELS if name in {*self.undecided, *other.undecided}),
+            undecided=tuple(dict.fromkeys((*self.undecided, *other.undecided))),
             own_draws=self.own_draws or other.own_draws,
+            surface=self.surface | other.surface,
+            left_out=self.left_out | other.left_out,
         )
 
     @property
@@ -100,6 +118,12 @@ class Replay:
             f"replay: {whom}: "
             + ("; ".join(found) if found else f"the same bytes in {', '.join(same)}" if same else "nothing was compared")
         ]
+        if self.surface:
+            methods = [name for name in self.surface if name.endswith("()")]
+            read = f"{len(self.surface) - len(methods)} public attributes and {len(methods)} methods of the agent were read"
+            said.append(f"replay: {read} between users, as a service would use it")
+        if self.left_out:
+            said.append("replay: not compared: " + "; ".join(f"{name} ({why})" for name, why in self.left_out.items()))
         if self.shift is not None and not found:
             said.append(
                 f"replay: exact statistics of neighbours were up to {100 * self.shift:.0f} % as far apart as the loss allows"
@@ -116,7 +140,8 @@ class Replay:
         return said
 
     def to_json(self) -> dict[str, Any]:
-        plain = {name: getattr(self, name) for name in ("neighbours", "users", "compared", "shift", "on_grid", "refuted")}
+        names = ("neighbours", "users", "compared", "shift", "on_grid", "refuted", "surface", "left_out")
+        plain = {name: getattr(self, name) for name in names}
         differences = [{name: getattr(each, name) for name in each.__slots__} for each in self.differences]
         return plain | {"differences": differences, "undecided": list(self.undecided), "said": self.said()}
 
@@ -132,14 +157,23 @@ def replay(make: Maker, problem: Any, *, neighbours: int = 64, seed: int = 0) ->
     has("problem", problem, ("public", "sample"), "a problem, such as confide.problems.lock()")
     whole("neighbours", neighbours, at_least=1)
     whole("seed", seed, at_least=0)
-    plain = _replayed(make, problem, neighbours, seed, counted=False)
-    counts = callable(getattr(problem, "count", None)) and _counts(make)
-    if not counts:
-        return plain
+    result = _replayed(make, problem, neighbours, seed)
+    result = result.joined(_replayed_by_a_service(make, problem, max(1, neighbours // _SERVICE_SHARE), seed))
+    if callable(getattr(problem, "count", None)) and _counts(make):
+        # Whatever it declares, an agent that fails here takes no counts: a run on counts would fail, too.
+        with contextlib.suppress(Exception):
+            result = result.joined(_replayed(make, problem, neighbours, seed, counted=True))
+    return result
+
+
+def _replayed_by_a_service(make: Maker, problem: Any, neighbours: int, seed: int) -> Replay:
+    """With the public surface. An agent that no service can use is still looked at, while it serves batches."""
     try:
-        return plain.joined(_replayed(make, problem, neighbours, seed, counted=True))
-    except Exception:  # it takes no counts, whatever it says: a run on counts would fail, too
-        return plain
+        return _replayed(make, problem, neighbours, seed, surface=True, service=True)
+    except Exception as error:
+        why = f"the agent fails if a service uses it: {type(error).__name__}"
+        result = _replayed(make, problem, neighbours, seed, surface=True)
+        return replace(result, left_out={**result.left_out, "use by a service": why})
 
 
 def _counts(make: Maker) -> bool:
@@ -148,8 +182,10 @@ def _counts(make: Maker) -> bool:
     return abilities_of(agent).counts and not agent.guarantee.trust.devices
 
 
-def _replayed(make: Maker, problem: Any, neighbours: int, seed: int, *, counted: bool) -> Replay:
-    first = _Run(make, problem, seed, counted=counted)
+def _replayed(
+    make: Maker, problem: Any, neighbours: int, seed: int, *, counted: bool = False, surface: bool = False, service: bool = False
+) -> Replay:
+    first = _Run(make, problem, seed, counted=counted, read=surface, service=service)
     first.go()
     if first.failed is not None:
         raise first.failed
@@ -171,10 +207,12 @@ def _replayed(make: Maker, problem: Any, neighbours: int, seed: int, *, counted:
         neighbours=neighbours,
         users=len(first.people),
         compared={name: len(first.shown[name]) for name in CHANNELS if first.shown[name]},
+        surface={name.removeprefix("agent."): len(values) for name, values in first.shown.items() if name not in CHANNELS},
+        left_out=first.surface.left_out if first.surface else {},
         differences=decided,
         shift=shift if first.comparable and not first.tape.own_draws else None,
         on_grid=first.on_grid,
-        undecided=tuple(CHANNELS) if first.tape.own_draws else tuple(name for name in CHANNELS if name in unstable),
+        undecided=tuple(CHANNELS) if first.tape.own_draws else tuple(name for name in first.shown if name in unstable),
         own_draws=bool(first.tape.own_draws),
     )
 
@@ -188,18 +226,21 @@ class _Run:
     seed: int
     people: list[Trajectories] = field(default_factory=list)  # empty: sampled on the way
     counted: bool = False  # users come as transition counts, one by one
+    read: bool = False  # its public surface is read
+    service: bool = False  # it is used as a service uses it
     tape: Tape = field(default_factory=Tape)
     shown: dict[str, list[tuple[int, bytes]]] = field(default_factory=lambda: {name: [] for name in CHANNELS})
     failed: Exception | None = None
     on_grid: bool = False
     served: int = 0
     agent: Any = None
+    surface: Surface | None = None
     _last: Any = None  # the round that was shown last
     _handed: list[Any] = field(default_factory=list)  # all policies
 
     def again(self, people: list[Trajectories]) -> "_Run":
         """The same agent on other data, with the same releases."""
-        made = _Run(self.make, self.problem, self.seed, people, self.counted, Tape(self.tape))
+        made = _Run(self.make, self.problem, self.seed, people, self.counted, self.read, self.service, Tape(self.tape))
         made.go()
         return made
 
@@ -222,12 +263,27 @@ class _Run:
         self.tape.stated = not isinstance(agent.guarantee.request, NoPrivacy)
         world, sizes = (np.random.default_rng([self.seed, stream]) for stream in (2, 3))
         self._describe()
+        if self.read:
+            self.surface = Surface(agent)
+            self._show_surface()
+        if self.service and isinstance(agent, Learner):
+            self._serve_like_a_service(sampled, world, sizes)
+        else:
+            self._serve_batches(sampled, world, sizes)
+        self._show_round()
+        self._describe()
+        self._show("policies", self._handed)
+        self._show_surface()
+
+    def _serve_batches(self, sampled: bool, world: np.random.Generator, sizes: np.random.Generator) -> None:
+        agent = self.agent
         total = int(agent.episodes)
         while self.served < total:
             batch = agent.next_batch()
             self._show("schedule", int(batch.users))
             self._show_policy(batch.policy)
             self._show_round()
+            self._show_surface()
             size = int(sizes.integers(1, min(int(batch.users), total - self.served) + 1))
             if sampled:
                 new = self.problem.sample(batch.policy, size, world)
@@ -235,10 +291,73 @@ class _Run:
             users = self.people[self.served : self.served + size]
             (self._messages if agent.guarantee.trust.devices else self._observe)(users)
             self._show("policies", self._handed[-1])  # again: it may have been written to
+            self._show_surface()
             self.served += size
-        self._show_round()
-        self._describe()
-        self._show("policies", self._handed)
+
+    def _serve_like_a_service(self, sampled: bool, world: np.random.Generator, sizes: np.random.Generator) -> None:
+        """Users are assigned one by one. Batches are closed early, in turn with a sum of the service's own, or when they are full."""
+        agent, batches = self.agent, 0
+        while self.served < int(agent.episodes):
+            try:
+                size = int(agent.batch_size)
+                given = agent.assign(int(sizes.integers(2**62)) << 66)
+            except StreamExhausted:
+                return
+            if size == 0:
+                return
+            self._show("schedule", size)
+            self._show_policy(given.policy)
+            self._show_round()
+            users = int(sizes.integers(1, size + 1))
+            if sampled:
+                new = self.problem.sample(given.policy, users, world)
+                self.people += [new[i : i + 1] for i in range(users)]
+            self._report(self.people[self.served : self.served + users], given.generation, size, batches)
+            self.served += users
+            batches += 1
+
+    def _report(self, users: list[Trajectories], generation: int, size: int, batches: int) -> None:
+        """What the users of one batch did, and its end."""
+        agent = self.agent
+        devices, shares = agent.guarantee.trust.devices, agent.guarantee.trust is Trust.DISTRIBUTED
+        if shares:
+            self._shares(users)
+            if len(users) < size:
+                with contextlib.suppress(BatchNotOpened):
+                    agent.shares.stay_away(size - len(users))
+        elif batches % 2 and agent.abilities.sums:
+            added: Any = 0
+            for user in users:
+                added = added + (self._decoded(user) if devices else agent.contribution(user).steps)
+            self._show_surface()
+            agent.close(added, len(users))
+        else:
+            for i, user in enumerate(users):
+                if devices:
+                    self._messages([user])
+                elif "generation" in inspect.signature(agent.observe).parameters:
+                    agent.observe(user, generation=generation)
+                else:  # of somebody's own
+                    agent.observe(user)
+                if i in (0, len(users) - 2):
+                    self._show_surface()
+            if len(users) < size:
+                self._show_surface()
+                agent.close()
+        self._show_surface()
+
+    def _decoded(self, user: Trajectories) -> Any:
+        device = self.agent.client()
+        self._show_policy(device.adopt(self.agent.current_round(), self.agent.released().generation))
+        message = device.report(user)
+        decoded = self.agent.decoded(message)
+        self._show("messages", (bytes(message), decoded))
+        return decoded
+
+    def _show_surface(self) -> None:
+        if self.surface is not None:
+            for name, digest in self.surface.read():
+                self.shown.setdefault(f"agent.{name}", []).append((self.served, digest))
 
     def _observe(self, users: list[Trajectories]) -> None:
         parts = ([getattr(user, name) for user in users] for name in ("states", "actions", "rewards"))
@@ -246,12 +365,23 @@ class _Run:
         self.agent.observe(_as_counts(batch) if self.counted else batch)
 
     def _messages(self, users: list[Trajectories]) -> None:
+        if self.agent.guarantee.trust is Trust.DISTRIBUTED:
+            self._shares(users)
+            return
         for user in users:
             device = self.agent.client()
             self._show_policy(device.adopt(self.agent.current_round(), self.agent.released().generation))
             message = device.report(user)
             self._show("messages", (bytes(message), bytes(device.report(user)), bytes(device.save())))
             self.agent.absorb(message)
+
+    def _shares(self, users: list[Trajectories]) -> None:
+        """Devices under an ideal aggregator. What it opens is in the releases; nothing else of a device may be seen."""
+        for user in users:
+            device = self.agent.shares.client()
+            self._show_policy(device.adopt(self.agent.current_round(), self.agent.released().generation))
+            device.contribute(user, self.agent.shares.simulate_aggregation)
+            self._show("messages", (repr(device), device.batch))
 
     def _show(self, channel: str, value: Any) -> None:
         self.shown[channel].append((self.served, canonical(value)))
@@ -283,9 +413,13 @@ class _Run:
         released = agent.released()
         self._show("releases", (released.values, released.noise, released.users, released.generation))
         self._show("memory", dict(released.memory))
-        if agent.users == agent.episodes or agent.current_round() is self._last:
+        try:
+            planned = None if agent.users == agent.episodes else agent.current_round()
+        except StreamExhausted:  # batches were closed early, and all releases were made
             return
-        planned = self._last = agent.current_round()
+        if planned is None or planned is self._last:
+            return
+        self._last = planned
         self._show("questions", (planned.statistic, planned.shares))
         self._show("memory", dict(planned.memory))
         self._show("policies", planned.policies)
@@ -336,8 +470,8 @@ def _acted(policy: Any, step: int, state: Any) -> Any:
 
 def _compare(one: _Run, other: _Run, who: int) -> Iterator[Difference]:
     """The first difference of each channel."""
-    for channel in CHANNELS:
-        mine, others = one.shown[channel], other.shown[channel]
+    for channel in {**one.shown, **other.shown}:
+        mine, others = one.shown.get(channel, []), other.shown.get(channel, [])
         if mine != others:
             at = next((i for i, (a, b) in enumerate(zip(mine, others, strict=False)) if a != b), min(len(mine), len(others)))
             served = (mine[at:] or others[at:])[0][0]
@@ -352,25 +486,3 @@ def _replacements(first: _Run, problem: Any, seed: int) -> Iterator[tuple[int, T
             arbitrary = first.agent.guarantee.relation is not Relation.NULL and (turn + swap) % 2 == 0
             yield int(who), stranger(first.people[who], problem, rng) if arbitrary else nobody(first.people[who])
         swap += 1
-
-
-def stranger(user: Trajectories, problem: Any, rng: np.random.Generator) -> Trajectories:
-    """Arbitrary data of the same kind, possible or not."""
-
-    def drawn(values: Any, most: int) -> Any:
-        if values.dtype.kind in "iu":
-            return rng.integers(most, size=values.shape, dtype=values.dtype)
-        return rng.normal(size=values.shape) * (1 + np.abs(np.nan_to_num(values)).max())
-
-    states, actions = (getattr(problem, name, 1) for name in ("states", "actions"))
-    rewards = rng.random(user.rewards.shape)
-    return Trajectories(drawn(user.states, states), drawn(user.actions, actions), rewards)
-
-
-def nobody(user: Trajectories) -> Trajectories:
-    """Data that contribute zero: states and actions do not exist, or are no numbers."""
-
-    def missing(values: Any) -> Any:
-        return np.full_like(values, -1) if values.dtype.kind in "iu" else np.full_like(values, np.nan)
-
-    return Trajectories(missing(user.states), missing(user.actions), np.zeros_like(user.rewards))

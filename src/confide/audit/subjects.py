@@ -64,7 +64,7 @@ def subject(name: str, privacy: CentralDP, *, twin: str | None = None, source: s
     if privacy.relation is not Relation.REPLACE:
         raise InvalidParameter('audits run under the relation "replace"')
     if name in ("laplace", "cube", "ball"):
-        privacy = CentralDP(privacy.epsilon)
+        privacy = CentralDP(privacy.epsilon, delta=0.0)
     if name in ("gaussian", "smooth", "dp-lsw", "dp-lsl") and privacy.delta == 0:
         raise InvalidParameter(f"the audit of {name} needs delta > 0")
     return known[name](privacy, twin, source)

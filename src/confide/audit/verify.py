@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 
 from confide.arguments import kind
 from confide.control.contributions import ControlRows, ResidualRows
-from confide.errors import CertificateError, ConfideError
+from confide.errors import CertificateError, ConfideError, InvalidParameter
 from confide.evaluation.contributions import Bands
 from confide.evaluation.row_contributions import VisitRows
 from confide.evaluation.visit_contributions import FirstVisits
@@ -85,7 +85,10 @@ def verify(certificate: Certificate) -> Verification:
     delta = certificate.delta
     stated = loss_from_json(promise["loss"])
     pure = isinstance(stated, PureDP) and all(isinstance(loss, PureDP) for loss in losses)
-    together = compose(losses, delta=0.0 if pure else delta)
+    try:
+        together = compose(losses, delta=0.0 if pure else delta)
+    except InvalidParameter as error:
+        raise CertificateError(f"the mechanisms give no epsilon at delta={delta:g}: {error}") from None
     epsilon = together.epsilon_at(delta)
     _check(
         promise["relation"] == request["relation"],

@@ -10,16 +10,20 @@ from confide.bandits.contributions import PlayedContexts
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.policy import ContextPolicy
 from confide.privacy.bounded import Released
 from confide.privacy.request import Request
 from confide.privatizers import Schedule, counter_of_rates, geometric
 from confide.problems.bandit import CENTRE, LinearBanditPublic
+from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 
 POLICIES = 16  # per round
 FIRST, GROWTH = 50, 1.3  # users of the first round, and growth of their number from release to release
+# Of the estimate of planning time: one multiplication in a product of matrices, by `benchmarks/memory.py`.
+SECONDS_PER_PRODUCT = 2e-9
 BALANCE = 2.0  # kappa: of x y against x x^T
 SAMPLED, ADDED = 0.2, 0.3  # standard deviations of the belief: around which samples lie, and that a bonus adds
 
@@ -79,6 +83,26 @@ def tight(
     return Calibration(BanditPlanning(public, bound, ratio, samples, spread), chosen, counter)
 
 
+def bandit_footprint(
+    sizes: ProblemSizes,
+    *,
+    episodes: int,
+    privacy: Request,
+    schedule: Schedule | None = None,
+    copies_of_contexts: float = 0.6,
+    **options: Any,  # noqa: ARG001 - they change nothing
+) -> Footprint:
+    """`copies_of_contexts` are made of the contexts of the whole population, when the value of a policy is computed."""
+    chosen = choose_schedule(schedule, geometric(episodes, first=FIRST, ratio=GROWTH))
+    counter, _ = counter_of_rates(chosen, privacy)
+    matrix = sizes.dimension**2
+    released = matrix // 2 + 2 * sizes.dimension
+    contexts = sizes.population * sizes.actions * sizes.dimension
+    numbers = (20 + chosen.leaves) * matrix + copies_of_contexts * contexts
+    seconds = 0.01 + SECONDS_PER_PRODUCT * sizes.dimension * matrix
+    return Footprint(released, numbers, seconds, chosen, counter)
+
+
 class LinTS(Learner):
     """Thompson sampling: each user gets the best of its own actions for weights that were drawn from the current belief.
 
@@ -92,6 +116,10 @@ class LinTS(Learner):
 
     name = "lin-ts"
     abilities = replace(Learner.abilities, counts=False)  # contexts are real numbers: there is nothing to count
+
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+        return bandit_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
         self,

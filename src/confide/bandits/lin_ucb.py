@@ -2,14 +2,16 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from confide.bandits.contributions import PlayedContexts
-from confide.bandits.lin_ts import ADDED, check_bandit, tight
+from confide.bandits.lin_ts import ADDED, bandit_footprint, check_bandit, tight
 from confide.bandits.printed import PrintedBandit, printed_bandit
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.resources import Footprint
 from confide.mechanisms.counters import Tree
 from confide.mechanisms.sources import NoiseSource
 from confide.planners.regression import Shift
@@ -19,6 +21,7 @@ from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule
 from confide.privatizers.schedule import one_tree
 from confide.problems.bandit import LinearBanditPublic
+from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 
 
@@ -84,6 +87,10 @@ class LinUCB(Learner):
 
     name = "lin-ucb"
     abilities = replace(Learner.abilities, counts=False)  # contexts are real numbers: there is nothing to count
+
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+        return bandit_footprint(sizes, episodes=episodes, privacy=privacy, copies_of_contexts=2.4, **options)
 
     def __init__(
         self,

@@ -1,13 +1,17 @@
 """Certainty equivalence for linear quadratic control: our own. Privacy is proved, regret is measured."""
 
 from dataclasses import replace
+from typing import Any
 
+from confide.control.footprint import control_footprint
 from confide.control.thompson_lq import tight
 from confide.learning.learner import Learner
+from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.request import Request
 from confide.privatizers import Schedule
 from confide.problems.lq import LQPublic
+from confide.problems.sizes import ProblemSizes
 
 
 class CertaintyEquivalentLQ(Learner):
@@ -15,6 +19,10 @@ class CertaintyEquivalentLQ(Learner):
 
     name = "certainty-equivalent-lq"
     abilities = replace(Learner.abilities, counts=False)  # states are real numbers: there is nothing to count
+
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+        return control_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
         self,

@@ -105,6 +105,9 @@ class ControlSums:
             raise InvalidParameter(f"the dynamics and the noise must have finite bounds, got {gain} and {shock}")
         self.bound, self.gain, self.shock = bound, float(gain), float(shock)
 
+    def tables(self) -> list[Array]:
+        return [np.array([self.gain, self.shock])]
+
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         if isinstance(users, TransitionCounts):
             raise InvalidParameter("states of a linear system are real numbers: expected trajectories, got counts")
@@ -218,6 +221,10 @@ class Residuals:
         p, n, given = self.bound.dimension, self.bound.states, self.scales
         if given is not None and not (given.shape == (p,) and (given[:n] == 1).all() and ((given > 0) & (given < 1e50)).all()):
             raise InvalidParameter(f"scales must be {p} positive finite numbers, those of states 1, got {given}")
+
+    def tables(self) -> list[Array]:
+        sizes = np.array([self.clip, self.cap, self.reach])
+        return [self.guess, sizes] if self.scales is None else [self.guess, sizes, self.scales]
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         if isinstance(users, TransitionCounts):

@@ -1,10 +1,12 @@
 """Private-OFU-RL [Chowdhury21] for linear quadratic control, as printed and with the least noise that the guarantee needs."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from confide.control.contributions import ControlRows, ControlSums
+from confide.control.footprint import control_footprint
 from confide.control.gain_planning import projected, warn_of_gain_bound
 from confide.control.optimistic_planning import (
     ConfidenceSet,
@@ -18,6 +20,7 @@ from confide.control.printed import PrintedControl, printed_control
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.resources import Footprint
 from confide.mechanisms.counters import Tree
 from confide.mechanisms.sources import NoiseSource
 from confide.policy import LinearPolicy
@@ -26,6 +29,7 @@ from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers import Schedule, geometric
 from confide.privatizers.schedule import one_tree
 from confide.problems.lq import LQPublic
+from confide.problems.sizes import ProblemSizes
 
 REACH = 1.0  # the cap in units of 1 + s^2: regret is flat between .8 and 1.3
 
@@ -139,6 +143,10 @@ class OFULQ(Learner):
 
     name = "ofu-lq"
     abilities = replace(Learner.abilities, counts=False)  # states are real numbers: there is nothing to count
+
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+        return control_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
         self,

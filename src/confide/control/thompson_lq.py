@@ -8,11 +8,13 @@ excitation is decided by what it may cost; it goes on, on top of safe gains, as 
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.control.contributions import ResidualRows, Residuals
+from confide.control.footprint import control_footprint
 from confide.control.gain_planning import warn_of_gain_bound
 from confide.control.identification_planning import (
     EXCESS_ALLOWED,
@@ -35,6 +37,7 @@ from confide.control.identification_planning import (
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.resources import Footprint
 from confide.mechanisms.additive import least_noise
 from confide.mechanisms.counters import Exact, Leaves
 from confide.mechanisms.sources import NoiseSource
@@ -43,6 +46,7 @@ from confide.privacy.bounded import Memory, Released
 from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule
 from confide.problems.lq import LQPublic
+from confide.problems.sizes import ProblemSizes
 
 Array = npt.NDArray[np.float64]
 WEIGHT = 0.3 * math.sqrt(2)  # of second moments beside residuals
@@ -287,6 +291,10 @@ class ThompsonLQ(Learner):
 
     name = "thompson-lq"
     abilities = replace(Learner.abilities, counts=False)  # states are real numbers: there is nothing to count
+
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+        return control_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
         self,

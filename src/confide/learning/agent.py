@@ -18,6 +18,14 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Assignment:
+    """How one user is served, and the generation of the release that it was planned with: a report must name it."""
+
+    policy: Policy
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class Abilities:
     """What an agent can do beyond `next_batch` and `observe`. An agent declares it as the attribute `abilities`."""
 
@@ -27,9 +35,9 @@ class Abilities:
     mechanisms: bool = False  # `mechanisms() -> list[Mechanism]`, for the certificate
     saves: bool = False  # `save() -> bytes` and `restore(bytes)`, for runs that can be interrupted
     distributed: bool = False  # it accepts DistributedDP: its planner knows that fewer users are in the sums than were served
-    devices: bool = (
-        False  # users send messages: `client()`, `absorb(bytes)`, `current_round()`, `released()`, `observe_crowd(users)`
-    )
+    # Users have devices: `client()` and `absorb(bytes)`, or under `DistributedDP` `shares.client()` and
+    # `shares.simulate_aggregation(batch, share)`; also `current_round()`, `released()` and `observe_crowd(users)`.
+    devices: bool = False
     questions: bool = False  # `questions() -> list[Question]`: what users were asked, for the report
     sums: bool = False  # a service may add up contributions itself: `contribution`, `decoded`, `close(total, users)`
     levels: bool = False  # `noise_level` and `signal` of the last release, for the report
@@ -39,7 +47,8 @@ class Agent(Protocol):
     """Serves batches of users and learns from them.
 
     Optional attributes: `name` (default: the class's), `abilities` (default: none), `settings` (a text that tells agents with the same name
-    apart).
+    apart), `private` (names of public members that hold private state, each with the reason: an audit does not compare them, and lists
+    them).
     """
 
     guarantee: Guarantee

@@ -5,19 +5,26 @@ schedule, the privatizer, what is kept of earlier rounds, saving) is the same fo
 """
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from confide._digest import digest
-from confide.arguments import has, integers, kind, whole
+from confide.arguments import has, kind, private_kind, whole
 from confide.errors import InvalidParameter, PrivacyError, StaleMessage, StateError, StreamExhausted
-from confide.learning.agent import Abilities, Batch
-from confide.learning.arguments import check_asked
+from confide.learning.agent import Abilities, Assignment, Batch
+from confide.learning.arguments import check_calibration, check_exact, check_policies, read_message, whole_steps
 from confide.learning.client import LocalClient
+from confide.learning.resources import Footprint
+from confide.learning.round_digest import round_digest
+from confide.learning.share_server import ShareServer
+from confide.learning.turns import Turns, in_turn
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource, SecureSource, check_source
 from confide.mechanisms.state import StateFile, StateStore, pack, unpack
@@ -44,6 +51,7 @@ from confide.privatizers import (
 )
 from confide.privatizers.schedule import divided
 from confide.privatizers.wire import encode_release
+from confide.problems.sizes import ProblemSizes
 from confide.trajectory import Trajectories, TransitionCounts
 
 
@@ -53,7 +61,7 @@ class Statistic(Protocol):
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded: ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Round:
     """What is decided at one release, all of it public: how the next users are served, and what they contribute."""
 
@@ -62,9 +70,16 @@ class Round:
     memory: Memory = field(default_factory=dict)  # what planning after the next release needs of this round: arrays
     signal: float | None = None  # size of the released statistics, in the units of their noise: the report compares the two
     shares: tuple[float, ...] | None = None  # of the users, one for each policy; None: all the same
-    size: tuple[Bound, int] | None = (
-        None  # what its users contribute and how many they are, where both change from round to round
-    )
+    # What its users contribute and how many they are, where both change from round to round.
+    size: tuple[Bound, int] | None = None
+
+    @cached_property
+    def digest(self) -> bytes:
+        """What a device's message names."""
+        return round_digest(self.policies, self.shares, self.statistic, self.size and self.size[0].size)
+
+    def __post_init__(self) -> None:
+        check_policies(self.policies)
 
     def serves(self, users: int) -> list[int]:
         """How many of so many users each policy serves."""
@@ -83,14 +98,6 @@ class Description:
     calibration: str  # tight, paper, or a word of its own
     planning: str  # how releases become plans, and what is done about their noise
     rows: tuple[int, float] | None = None  # of a least-squares regression: the dimension of its rows, and the norm of the longest
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """How one user is served, and the generation of the release that it was planned with: a report must name it."""
-
-    policy: Policy
-    generation: int
 
 
 class Algorithm(Protocol):
@@ -118,16 +125,23 @@ class Calibration:
 class Learner:
     """Serves users by an algorithm, from what is released about the users before them.
 
-    Under `LocalDP` and `DistributedDP` it is a server: users are `client()`s, plan on their devices from `released()`, and send messages
-    to `absorb`.
+    Under `LocalDP` it is a server: users are `client()`s, plan on their devices from `released()`, and send messages to `absorb`. Under
+    `DistributedDP` users are `ShareClient`s. Secure aggregation, which the caller provides, adds up their shares, and `shares.absorb_sum`
+    takes the sum of a batch.
     """
 
     name: str
     abilities = Abilities(counts=True, noise=True, mechanisms=True, saves=True, devices=True, sums=True, levels=True)
 
+    # What is not meant for anybody to see. An audit compares everything else that is public, and lists these.
+    private: ClassVar[dict[str, str]] = {
+        "save": "the saved state has exact sums",
+        "contribution": "what users contribute, before noise",
+        "noise": "the source of noise",
+    }
+
     def __init__(self, calibration: Calibration, *, privacy: Request, noise: NoiseSource | None = None) -> None:
-        kind("calibration", calibration, Calibration)
-        check_asked(calibration.schedule.users, privacy, distributed=self.abilities.distributed)
+        check_calibration(kind("calibration", calibration, Calibration), privacy, distributed=self.abilities.distributed)
         if noise is not None:
             check_source(noise)
         self.calibration, self.privacy, self.noise = calibration, privacy, noise
@@ -138,6 +152,19 @@ class Learner:
         self._store: StateStore | None = None
         self._durable = True
         self._simulated = 0
+        self._turns = Turns()
+
+    @classmethod
+    def footprint(
+        cls,
+        sizes: ProblemSizes,  # noqa: ARG003
+        *,
+        episodes: int,  # noqa: ARG003
+        privacy: Request,  # noqa: ARG003
+        **options: Any,  # noqa: ARG003
+    ) -> Footprint | None:
+        """What this agent needs on problems of these sizes; None if nobody has said. See `confide.agents.estimate`."""
+        return None
 
     @property
     def algorithm(self) -> Algorithm:
@@ -195,6 +222,7 @@ class Learner:
             made.algorithm.bound, made.schedule, privacy=self.privacy, discrete=discrete, counter=made.counter, loss=made.loss
         )
 
+    @in_turn
     def next_batch(self) -> Batch:
         if self.users == self.episodes:
             raise StreamExhausted(f"all {self.episodes} users were served")
@@ -233,6 +261,7 @@ class Learner:
         size = self.current_round().size
         return float((self.algorithm.bound if size is None else size[0]).grid)
 
+    @in_turn
     def close(self, total: npt.ArrayLike | None = None, users: int = 0) -> None:
         """Release now, before the open batch is full: a service that waits for nobody any longer.
 
@@ -250,7 +279,7 @@ class Learner:
             raise PrivacyError(f"{self.name} must see its users again, which a sum does not allow: call observe")
         if total is None and whole("users", users) != 0:
             raise InvalidParameter("users come with the sum of their contributions: pass total")
-        summed: Array | None = None if total is None else np.multiply(integers("total", total), self.grid, dtype=np.float64)
+        summed: Array | None = None if total is None else np.multiply(whole_steps(total), self.grid, dtype=np.float64)
         self._durable = False
         try:
             self._privatizer.close(summed, users)
@@ -281,7 +310,7 @@ class Learner:
         """What these users of the current round contribute. PRIVATE."""
         if self._round is None:
             raise InvalidParameter("users come after the policy that serves them: call next_batch first")
-        return self._round.statistic.contribution(users)
+        return self._round.statistic.contribution(private_kind("users", users, Trajectories, TransitionCounts))
 
     def observe(self, users: Trajectories | TransitionCounts, *, generation: int | None = None) -> None:
         """Users of the open batch. `generation`: the release that their policies were planned with, if they were assigned one by one; users
@@ -292,17 +321,21 @@ class Learner:
             current = self._privatizer.generation
             raise StaleMessage(f"the users were served with release {generation}, the current one is {current}: they are late")
         if self._privatizer.devices and not isinstance(users, TransitionCounts):
+            device = "ShareClient" if isinstance(self._privatizer, DistributedPrivatizer) else "LocalClient (agent.client())"
             raise PrivacyError(
-                f"under {type(self.privacy).__name__} no server sees trajectories: each user's device is a client = agent.client(), which "
-                "does client.plan(agent.released()), and agent.absorb takes what client.report(trajectory) returns"
+                f"under {type(self.privacy).__name__} no server sees trajectories: each user's device adds the noise, with {device}"
             )
         self._take(users)
 
     def observe_crowd(self, users: Trajectories) -> None:
         """SIMULATION of devices: what those of these users would send, added up at once (`LocalPrivatizer.absorb`)."""
-        self._messages()
+        if not self._privatizer.devices:
+            raise PrivacyError(
+                f"crowds of devices are for LocalDP and DistributedDP, but this agent has {type(self.privacy).__name__}"
+            )
         self._take(users)
 
+    @in_turn
     def _take(self, users: Trajectories | TransitionCounts) -> None:
         privatizer = self._privatizer
         self._check_durable()
@@ -334,34 +367,31 @@ class Learner:
     def channel(self) -> Channel:
         """How a device of the open batch makes its message. Public."""
         server = self._messages()
-        if isinstance(server, DistributedPrivatizer):
-            raise PrivacyError("under DistributedDP each device has a place of its own: client().channel")
         self.current_round()  # a round may decide it
         return server.device_channel()
 
-    def stay_away(self, users: int) -> None:
-        """So many more devices of the open batch will send nothing, under `DistributedDP`: the batch is opened without them.
+    @property
+    def shares(self) -> ShareServer:
+        """Batches of devices and their sums, under `DistributedDP`."""
+        if not isinstance(self._privatizer, DistributedPrivatizer):
+            raise PrivacyError(f"shares of noise are for DistributedDP, but this agent has {type(self.privacy).__name__}")
+        return ShareServer(self, self._privatizer)
 
-        If more of them stay away than the guarantee allows, `BatchNotOpened` is raised: nothing is released, and the batch begins again.
-        """
-        server = self._privatizer
-        if not isinstance(server, DistributedPrivatizer):
-            raise PrivacyError(f"devices stay away under DistributedDP, but this agent has {type(self.privacy).__name__}")
+    @contextmanager
+    def _releasing(self) -> Iterator[None]:
+        """Around whatever may complete a batch: then the next release is made durable, and what is planned follows from it."""
         self._check_durable()
-        self.current_round()
-        before = server.generation
-        server.stay_away(users)
+        self.current_round()  # its memory is needed after the release
+        before = self._privatizer.generation
+        yield
         self._advance(before)
 
+    @in_turn
     def absorb(self, message: bytes | Message) -> None:
         """What a device sent. A message that is damaged, stale or here already is refused, and changes nothing."""
         server = self._messages()
-        self._check_durable()
-        received = message if isinstance(message, Message) else Message.from_bytes(message)
-        self.current_round()  # its memory is needed after the release that this message may complete
-        before = server.generation
-        server.receive(received)
-        self._advance(before)
+        with self._releasing():
+            server.receive(read_message(message, self._privatizer.generation, self.current_round().digest))
 
     def decoded(self, message: bytes | Message) -> npt.NDArray[np.int64]:
         """What a device's message adds to the sum of the open batch, in whole steps of `grid`: for a service that adds up itself.
@@ -369,10 +399,7 @@ class Learner:
         A message that is damaged or stale is refused. Whether it came before is for the service to know.
         """
         server = self._messages()
-        if isinstance(server, DistributedPrivatizer):
-            raise PrivacyError("under DistributedDP only the sum of a batch is seen, and no single message")
-        self.current_round()
-        received = message if isinstance(message, Message) else Message.from_bytes(message)
+        received = read_message(message, self._privatizer.generation, self.current_round().digest)
         return np.rint(server.decoded(received) / self.grid).astype(np.int64)
 
     def save(self) -> bytes:
@@ -447,14 +474,14 @@ class Learner:
                 self._store.write(self._saved())
                 self._durable = True
 
-    def _messages(self) -> LocalPrivatizer | LocalRoundsPrivatizer | DistributedPrivatizer:
+    def _messages(self) -> LocalPrivatizer | LocalRoundsPrivatizer:
         privatizer = self._privatizer
-        if not isinstance(privatizer, LocalPrivatizer | LocalRoundsPrivatizer | DistributedPrivatizer):
-            raise PrivacyError(
-                f"clients and messages are for LocalDP and DistributedDP, but this agent has {type(self.privacy).__name__}: "
-                "pass trajectories to observe"
-            )
-        return privatizer
+        if isinstance(privatizer, LocalPrivatizer | LocalRoundsPrivatizer):
+            return privatizer
+        instead = "pass trajectories to observe"
+        if isinstance(privatizer, DistributedPrivatizer):
+            instead = "a share alone carries almost no noise, so use ShareClient and shares.absorb_sum"
+        raise PrivacyError(f"clients and messages are for LocalDP, but this agent has {type(self.privacy).__name__}: {instead}")
 
     @property
     def _privatizer(self) -> Privatizer:
@@ -464,12 +491,9 @@ class Learner:
                 raise InvalidParameter("the agent has no noise yet: confide.run gives it some, or pass noise=")
             self.noise = self.noise or SecureSource()  # a server without a simulation around it: its devices are real
             made = self.calibration
+            check_exact(made.schedule.users)
+            bound, schedule = made.algorithm.bound, made.schedule
             self._made = make_privatizer(
-                made.algorithm.bound,
-                made.schedule,
-                privacy=self.privacy,
-                noise=self.noise,
-                counter=made.counter,
-                loss=made.loss,
+                bound, schedule, privacy=self.privacy, noise=self.noise, counter=made.counter, loss=made.loss
             )
         return self._made

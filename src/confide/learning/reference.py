@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from confide.arguments import has, whole
-from confide.errors import InvalidParameter
+from confide.arguments import has, kind, private_kind, whole
+from confide.errors import InvalidParameter, StateError
 from confide.learning.agent import Abilities, Batch
 from confide.planners.backward_induction import optimal
 from confide.policy import LinearPolicy, Policy, RandomPolicy, uniform_policy
@@ -28,13 +28,16 @@ class _FixedPolicy:
         return Batch(self._policy, self._left)
 
     def observe(self, users: Trajectories | TransitionCounts) -> None:
-        self._left -= users.users
+        self._left -= private_kind("users", users, Trajectories, TransitionCounts).users
 
     def save(self) -> bytes:
         return str(self._left).encode()
 
     def restore(self, data: bytes) -> None:
-        self._left = int(data)
+        left = kind("data", data, bytes)
+        if not left.isdigit():
+            raise StateError("this is not the state of an agent with a fixed policy")
+        self._left = int(left)
 
 
 class Uniform(_FixedPolicy):

@@ -116,6 +116,9 @@ class NextStates:
         self._phi, self._shape = flat, (S, A)
         self._whole = np.rint(flat / self.bound.grid)  # in grid steps
 
+    def tables(self) -> list[Array]:
+        return [self._whole]
+
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         bound, (S, A) = self.bound, self._shape
         H, d = bound.steps, bound.dimension

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from confide.errors import InvalidParameter, PrivacyError
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.resources import Footprint, numbers_of_users
 from confide.linear_mdps.batches import Batches, at_every, first_release, growing, static
 from confide.linear_mdps.contributions import StoredTransitions
 from confide.linear_mdps.planning import Centred, Printed, Response, Rule, Sums, Target, growth, value_iteration
@@ -32,8 +33,9 @@ from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee, billboard, no_guarantee
 from confide.privacy.loss import NO_PRIVACY, Loss, compose, loss_for, share_of
 from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request, Trust
-from confide.privatizers import ExpectedNoise, Schedule, Share, SharedBudget
+from confide.privatizers import ExpectedNoise, Schedule, Share, SharedBudget, geometric
 from confide.problems.linear_mdp import LinearMDPPublic
+from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 from confide.statistics.transitions import RewardTargets
 from confide.trajectory import Trajectories, TransitionCounts
@@ -43,6 +45,8 @@ Array = npt.NDArray[np.float64]
 
 GRAM_SHARE = 0.6  # of the budget, for Lambda and rewards; regret is flat between .5 and .65
 REWARD_BALANCE = 1.5  # kappa of rewards beside Lambda
+# Of the estimate of planning time: one multiplication in a product of matrices, by `benchmarks/memory.py`.
+SECONDS_PER_PRODUCT = 1e-9
 TIES = 1e-7  # differences of value that are none
 _LOCAL = (
     "LSVI-UCB cannot be made local: its responses sum phi (r + V(s')) are computed again whenever V changes, from data that a server under "
@@ -166,6 +170,27 @@ class LSVIUCB(Learner):
 
     name = "lsvi-ucb"
     abilities = replace(Learner.abilities, sums=False)  # counts of transitions are looked at again
+
+    @classmethod
+    def footprint(
+        cls,
+        sizes: ProblemSizes,
+        *,
+        episodes: int,
+        privacy: Request,
+        calibration: str = "tight",
+        schedule: Schedule | Batches | None = None,
+        **options: Any,  # noqa: ARG003 - they change nothing
+    ) -> Footprint:
+        times = schedule.schedule if isinstance(schedule, Batches) else schedule
+        chosen = choose_schedule(times, geometric(episodes))
+        tree = Tree(chosen.leaves) if calibration == "paper" and not isinstance(privacy, NoPrivacy) else None
+        matrices = sizes.horizon * sizes.dimension**2
+        stored = min(episodes, sizes.states**2 * sizes.actions) * sizes.horizon
+        features = sizes.states * sizes.actions * sizes.dimension
+        numbers = 20 * matrices + 10 * stored + 4 * features + numbers_of_users(chosen, sizes.horizon)
+        seconds = 0.01 + SECONDS_PER_PRODUCT * sizes.dimension * (matrices + sizes.horizon * features)
+        return Footprint(matrices // 2, numbers, seconds, chosen, tree)
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """Next-state value iteration: our own learner for linear MDPs. Privacy is proved, regret is measured."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +9,7 @@ import numpy.typing as npt
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.resources import Footprint, numbers_of_users
 from confide.linear_mdps.batches import first_release
 from confide.linear_mdps.contributions import NextStateRows, NextStates
 from confide.linear_mdps.model_planning import Model, Table, fit, table_of
@@ -20,10 +22,13 @@ from confide.privacy.loss import NO_PRIVACY, loss_for
 from confide.privacy.request import NoPrivacy, Request
 from confide.privatizers import Schedule, geometric
 from confide.problems.linear_mdp import LinearMDPPublic
+from confide.problems.sizes import ProblemSizes
 
 Array = npt.NDArray[np.float64]
 SAMPLES = 8  # of the posterior per round, besides the estimate
 FIRST = 32  # random policies of the first round
+# Of the estimate of planning time: for one transition probability of one model, by `benchmarks/memory.py`.
+SECONDS_PER_NUMBER = 2e-8
 RECENT = 32 * (SAMPLES + 1)  # policies whose visits are predicted again at each release
 TIES = 1e-7  # differences of value that are none
 LEAST, DECAY = 0.03, 0.3  # the samples' share of the users: falls as (t_0 / t)^DECAY, to LEAST
@@ -110,6 +115,22 @@ class NextStateVI(Learner):
 
     name = "next-state-vi"
 
+    @classmethod
+    def footprint(
+        cls,
+        sizes: ProblemSizes,
+        *,
+        episodes: int,
+        privacy: Request,  # noqa: ARG003
+        schedule: Schedule | None = None,
+        **options: Any,  # noqa: ARG003 - they change nothing
+    ) -> Footprint:
+        chosen = choose_schedule(schedule, geometric(episodes))
+        released = sizes.horizon * sizes.dimension * (sizes.states + 1)
+        models = (SAMPLES + 1) * sizes.horizon * sizes.states**2 * sizes.actions
+        numbers = models + 10 * released + numbers_of_users(chosen, sizes.horizon)
+        return Footprint(released, numbers, 0.02 + SECONDS_PER_NUMBER * models, chosen)
+
     def __init__(
         self,
         public: LinearMDPPublic,
@@ -123,7 +144,7 @@ class NextStateVI(Learner):
     ) -> None:
         if not isinstance(public, LinearMDPPublic):
             raise InvalidParameter(f"NextStateVI needs a linear MDP (LinearMDP.public), got {type(public).__name__}")
-        if calibration != "tight":
+        if not isinstance(calibration, str) or calibration != "tight":
             raise InvalidParameter(f'NextStateVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
         check_choices(calibration, bonus_scale)
         check_asked(episodes, privacy)

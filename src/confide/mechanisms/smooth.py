@@ -177,7 +177,7 @@ def smooth_alpha(epsilon: float, delta: float, beta: float, dimension: int) -> f
 @lru_cache(maxsize=1024)
 def largest_beta(epsilon: float, delta: float, dimension: int) -> float:
     """The beta below which some alpha is (epsilon, delta)-DP: with alpha = infinity the variance alone tells x from x'; rounded down."""
-    _require_public(epsilon, dimension, delta)
+    _require_public(epsilon, dimension, real("delta", delta, above=0, below=1))
     low, _ = _bracket(lambda beta: _round_up(_change_of_variance(epsilon, beta, dimension)) > delta, 1e-20, _LARGEST_BETA)
     return min(low, _LARGEST_BETA)
 

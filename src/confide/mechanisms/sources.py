@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import choice, generator, has, whole
-from confide.errors import InvalidParameter, MissingExtra, PrivacyError
+from confide.arguments import choice, generator, has, kind, whole
+from confide.errors import InvalidParameter, MissingExtra, PrivacyError, StateError
 
 Shape = int | tuple[int, ...]
 
@@ -116,9 +116,13 @@ class FastSource:
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
-        if state:
-            self._rng = np.random.default_rng()  # never a generator that may be in use elsewhere
-            self._rng.bit_generator.state = state
+        if kind("state", state, dict):
+            own = np.random.default_rng()  # never a generator that may be in use elsewhere
+            try:
+                own.bit_generator.state = state
+            except (KeyError, TypeError, ValueError):
+                raise StateError("this is not the state of a source of fast noise") from None
+            self._rng = own
 
     def fork(self) -> "FastSource":
         return FastSource(self._rng.spawn(1)[0])
@@ -135,6 +139,7 @@ class FastSource:
         self._rng = np.random.default_rng()
 
     def token(self, size: int) -> bytes:
+        whole("size", size, at_least=1, at_most=64)
         bits = self._rng.bytes(32)  # hashed: the generator's own bits would give its state away
         return hashlib.blake2b(bits, digest_size=size).digest()
 
@@ -225,7 +230,7 @@ class SecureSource:
 
     def uniform(self, shape: Shape) -> npt.NDArray[np.float64]:
         size = int(np.prod(shape))
-        bits = np.frombuffer(self.token(8 * size), dtype=np.uint64) >> np.uint64(11)
+        bits = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64) >> np.uint64(11)
         uniform: npt.NDArray[np.float64] = bits.astype(np.float64).reshape(shape) * 2.0**-53
         return uniform
 
@@ -245,7 +250,7 @@ class SecureSource:
         """Nothing to forget."""
 
     def token(self, size: int) -> bytes:
-        return secrets.token_bytes(size)
+        return secrets.token_bytes(whole("size", size, at_least=1, at_most=64))
 
 
 _COIN = 2**128

@@ -90,6 +90,9 @@ class TransitionSums:
         """For clients: step h of an episode adds table[s][a][s'], whole steps of the grid, at coordinates h c to (h + 1) c - 1. Public."""
         return {"kind": "transitions", "steps": self.bound.steps, "table": self._whole.astype(int).tolist()}
 
+    def tables(self) -> list[Array]:
+        return [self._whole]
+
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         S, A, _, dimension = self._whole.shape
         seen = valid_transitions(users, self.bound.steps, S, A)

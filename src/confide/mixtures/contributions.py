@@ -119,6 +119,8 @@ class StackedRows:
 class Part(Protocol):
     """A statistic of one regression."""
 
+    def tables(self) -> list[Array]: ...
+
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded: ...
 
 
@@ -129,6 +131,9 @@ class Both:
     bound: StackedRows
     first: Part
     second: Part
+
+    def tables(self) -> list[Array]:
+        return [*self.first.tables(), *self.second.tables()]
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         return self.bound.contribution(self.first.contribution(users), self.second.contribution(users))
@@ -155,6 +160,9 @@ class ValueTargets:
         self._shape = len(self._later), self._kernels.states, self._kernels.actions
         self._weight = None if weights is None else np.broadcast_to(weights, self._shape)
 
+    def tables(self) -> list[Array]:
+        return [self._later] if self._weight is None else [self._later, self._weight]
+
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         seen = self.counts(users)
         return self._bound.counted(*self.rows(seen), seen.count, users=seen.users)
@@ -176,6 +184,9 @@ class PairedTargets:
     bound: RegressionRows
     first: ValueTargets
     second: ValueTargets
+
+    def tables(self) -> list[Array]:
+        return [*self.first.tables(), *self.second.tables()]
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         seen = self.first.counts(users)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,11 +10,13 @@ import numpy.typing as npt
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures._question_kernels import hopeful
 from confide.mixtures.code_contributions import TableRows, TransitionSums
 from confide.mixtures.code_features import best_codes, means
 from confide.mixtures.explorer_planning import SAID, explored
+from confide.mixtures.footprint import likelihood_footprint
 from confide.mixtures.likelihood_memory import History, Shape, remembered
 from confide.mixtures.likelihood_planning import Posterior, posterior
 from confide.mixtures.linopt_vi import known_mixture
@@ -27,6 +30,7 @@ from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule, counter_of_rates, geometric
 from confide.problems.linear_mixture import LinearMixturePublic
+from confide.problems.sizes import ProblemSizes
 
 Array = npt.NDArray[np.float64]
 POLICIES = 4  # samples of the posterior per round: fewer are less robust, more are slower and no better
@@ -144,6 +148,10 @@ class LikelihoodVI(Learner):
 
     name = "likelihood-vi"
     abilities = replace(Learner.abilities, distributed=True)
+
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+        return likelihood_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
         self,

@@ -2,14 +2,17 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.arguments import real
 from confide.learning.learner import Description, Learner, Round
+from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.explorer_planning import served, targets
+from confide.mixtures.footprint import regression_footprint
 from confide.mixtures.linopt_vi import Choices, Knowledge, Regressions
 from confide.mixtures.policy_planning import Evaluation, evaluate
 from confide.planners.mirror_descent import improve, softmax
@@ -19,6 +22,7 @@ from confide.privacy.bounded import Bound, Released
 from confide.privacy.request import Request
 from confide.privatizers import Schedule
 from confide.problems.linear_mixture import LinearMixturePublic
+from confide.problems.sizes import ProblemSizes
 
 Array = npt.NDArray[np.float64]
 STEP, KEEP = 1.0, 0.25  # of "tight": measured on lock, lock-rewards and rand
@@ -83,6 +87,10 @@ class LinOptPO(Learner):
     """
 
     name = "linopt-po"
+
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+        return regression_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
         self,

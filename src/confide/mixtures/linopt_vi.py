@@ -6,18 +6,21 @@ With known rewards there is one regression only, and this is UCRL-VTR [Luyo21, A
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import choice
+from confide.arguments import choice, has, shown
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_choices, choose_schedule
 from confide.learning.learner import Algorithm, Calibration, Description, Learner, Round, Statistic
+from confide.learning.resources import Footprint
 from confide.mechanisms.counters import Tree
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import Both, StackedRows, ValueTargets
 from confide.mixtures.explorer_planning import SAID, served, targets, wider
+from confide.mixtures.footprint import regression_footprint
 from confide.mixtures.planning import Plan, optimistic, optimistic_rewards
 from confide.mixtures.printed import paper_constants
 from confide.mixtures.value_features import FeatureMap, SparseKernels, raw, reduced, sparse, value_steps
@@ -39,6 +42,7 @@ from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
 from confide.privatizers import Schedule, geometric
 from confide.privatizers.schedule import one_tree
 from confide.problems.linear_mixture import LinearMixturePublic
+from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows, WeightedRows
 from confide.statistics.transitions import RewardTargets
 
@@ -182,6 +186,8 @@ class Choices:
         check_choices(self.calibration, self.bonus_scale, self.failure)
         if choice("exploration", self.exploration, EXPLORATIONS) == "proven":
             self._check_proven()
+        if self.regularizer is not None and not callable(self.regularizer):
+            raise InvalidParameter(f"regularizer must be a function of a regression, got regularizer={shown(self.regularizer)}")
         if self.regularizer is not None and self.bonus_scale is not None:
             raise InvalidParameter("a custom regularizer determines the width: omit bonus_scale")
 
@@ -191,6 +197,19 @@ class Choices:
         gaussian = not self.privacy.trust.devices and self.privacy.delta > 0
         if not (gaussian or isinstance(self.privacy, NoPrivacy)):
             raise InvalidParameter('exploration="proven" is proved for Gaussian noise: use JointDP with delta > 0, or NoPrivacy')
+
+    def checked_regularizer(self) -> MakeRegularizer | None:
+        """The caller's function, whose results are checked."""
+        given = self.regularizer
+        if given is None:
+            return None
+
+        def make(regression: Regression) -> Regularizer:
+            what = "what the regularizer of a regression has"
+            made: Regularizer = has("regularizer(regression)", given(regression), ("estimate", "width"), what)
+            return made
+
+        return make
 
     def proven(self, regression: Regression, problems: int, releases: int) -> Proven:
         """Rows and targets under fitting weights: ||(X, balance y / sqrt(2))|| <= 1; theta are coordinates of w - 1/d, w on the simplex."""
@@ -216,7 +235,7 @@ def tight(public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlg
         scale = 0.1 if choices.bonus_scale is None else choices.bonus_scale
         return Repair(regression.balance, scale, simplex=regression.simplex)
 
-    make, features, H = choices.regularizer or repair, reduced(public.dimension), public.horizon
+    make, features, H = choices.checked_regularizer() or repair, reduced(public.dimension), public.horizon
     m, kappa = features.dimension, BALANCE
     schedule = choose_schedule(choices.schedule, geometric(choices.episodes))
     regression, proven = Regression("transitions", m, kappa, simplex=features), choices.exploration == "proven"
@@ -256,7 +275,7 @@ def paper(public: LinearMixturePublic, choices: Choices, make_algorithm: MakeAlg
         scale = 1.0 if choices.bonus_scale is None else choices.bonus_scale
         return Shift((regularity.lambda_min + regularity.lambda_max) / 2 / unit**2, scale * beta / unit)
 
-    make = choices.regularizer or shift
+    make = choices.checked_regularizer() or shift
     transitions, features = make(Regression("transitions", d1, kappa)), raw(d1, span)
     schedule = choose_schedule(choices.schedule, one_tree(choices.episodes))
     bound: RegressionRows | StackedRows
@@ -306,6 +325,10 @@ class LinOptVI(Learner):
     """
 
     name = "linopt-vi"
+
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+        return regression_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
         self,

@@ -73,6 +73,9 @@ class AnswerSums:
         steps, signs, rewards = self._steps.tolist(), self._signs.tolist(), self._rewards.tolist()
         return {"kind": "answers", "steps": steps, "signs": signs, "rewards": rewards}
 
+    def tables(self) -> list[npt.NDArray[Any]]:
+        return [self._steps, self._signs, self._rewards]
+
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         _, S, A, _ = self._signs.shape
         longest = int(self._steps.max()) + 1

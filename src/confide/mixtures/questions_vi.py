@@ -2,17 +2,19 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
-from confide.learning.arguments import check_choices
+from confide.learning.arguments import check_asked, check_choices
 from confide.learning.learner import Calibration, Description, Learner, Round
 from confide.learning.question import Question
+from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures import _question_kernels as _kernels
+from confide.mixtures.footprint import questions_footprint
 from confide.mixtures.linopt_vi import known_mixture
 from confide.mixtures.question_contributions import Answers, AnswerSums
 from confide.mixtures.question_history_planning import asked_now, in_words, removed
@@ -47,6 +49,7 @@ from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, Request
 from confide.privatizers import AtMost, ExpectedNoise, expected_noise
 from confide.problems.linear_mixture import LinearMixturePublic
+from confide.problems.sizes import ProblemSizes
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -273,6 +276,11 @@ def _unknown_rewards(public: LinearMixturePublic) -> RewardFeatures | None:
     return centred_rewards(public.reward_features)
 
 
+def rounds_of(episodes: int) -> AtMost:
+    """As many rounds as there can be, if each has at least the share LEAST of all users before it."""
+    return AtMost(episodes, 8 + math.ceil(math.log(max(episodes / 30, 1.0)) / math.log(1 + LEAST)))
+
+
 class QuestionsVI(Learner):
     """Value iteration on mixture weights that are learned from few yes/no questions per user, chosen from earlier releases.
 
@@ -294,6 +302,10 @@ class QuestionsVI(Learner):
     name = "questions-vi"
     abilities = replace(Learner.abilities, questions=True)
 
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, **options: Any) -> Footprint:  # noqa: ARG003
+        return questions_footprint(sizes, schedule=rounds_of(episodes))
+
     def __init__(
         self,
         public: LinearMixturePublic,
@@ -305,10 +317,11 @@ class QuestionsVI(Learner):
         noise: NoiseSource | None = None,
     ) -> None:
         known_mixture(public, "QuestionsVI", rewards=False)
-        if calibration != "tight":
+        if not isinstance(calibration, str) or calibration != "tight":
             raise InvalidParameter(f'QuestionsVI is in no paper: calibration must be "tight", got calibration={calibration!r}')
         check_choices(calibration, bonus_scale)
-        schedule = AtMost(episodes, 8 + math.ceil(math.log(max(episodes / 30, 1.0)) / math.log(1 + LEAST)))
+        check_asked(episodes, privacy)
+        schedule = rounds_of(episodes)
         steps, d = value_steps(public.horizon), public.dimension
         rewards = _unknown_rewards(public)
         unknown = 0 if rewards is None else rewards.dimension * public.horizon

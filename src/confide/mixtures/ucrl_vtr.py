@@ -1,12 +1,15 @@
 """UCRL-VTR [Luyo21, Alg. 1], as printed and with the least noise that the guarantee needs: LinOpt-VI with known rewards."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from confide.learning.arguments import choose_schedule
 from confide.learning.learner import Calibration, Learner
+from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
+from confide.mixtures.footprint import regression_footprint
 from confide.mixtures.linopt_vi import Choices, Regressions, known_mixture, tight, value_iteration
 from confide.mixtures.printed import Setting, printed
 from confide.mixtures.value_features import raw
@@ -14,6 +17,7 @@ from confide.planners.regression import Shift
 from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule, every_episode
 from confide.problems.linear_mixture import LinearMixturePublic
+from confide.problems.sizes import ProblemSizes
 
 
 def paper(public: LinearMixturePublic, choices: Choices) -> Calibration:
@@ -63,6 +67,10 @@ class UCRLVTR(Learner):
     """
 
     name = "ucrl-vtr"
+
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+        return regression_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
         self,

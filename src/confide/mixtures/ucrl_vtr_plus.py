@@ -2,15 +2,18 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.learning.arguments import check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.mixtures.contributions import Both, PairedTargets, StackedRows, ValueTargets
 from confide.mixtures.explorer_planning import SAID, served, targets, wider
+from confide.mixtures.footprint import regression_footprint
 from confide.mixtures.linopt_vi import BALANCE, known_mixture
 from confide.mixtures.planning import optimistic
 from confide.mixtures.printed import PrintedPlus, Setting, printed_plus
@@ -21,6 +24,7 @@ from confide.privacy.bounded import Released
 from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule, every_episode, geometric
 from confide.problems.linear_mixture import LinearMixturePublic
+from confide.problems.sizes import ProblemSizes
 from confide.statistics.bounds import RegressionRows
 
 Array = npt.NDArray[np.float64]
@@ -155,6 +159,10 @@ class UCRLVTRPlus(Learner):
     """
 
     name = "ucrl-vtr-plus"
+
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+        return regression_footprint(sizes, episodes=episodes, privacy=privacy, regressions=2, **options)
 
     def __init__(
         self,

@@ -13,13 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import real, whole
+from confide.arguments import private_kind, real, whole
 from confide.errors import InvalidParameter
 from confide.privacy import _kernels
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.request import Relation, parse_relation
 
 Array = npt.NDArray[np.float64]
+# A value may exceed the bound by this share of it, because clips compute in floating point.
+_ROUNDING = 1e-6
 Memory = Mapping[str, npt.NDArray[Any]]  # what planning keeps from one release to the next, by name. Public
 
 
@@ -82,7 +84,7 @@ class Bounded:
             raise InvalidParameter(
                 "a contribution must come from the bound that clips it: its values are not on the bound's grid"
             )
-        if largest > self.users * self.bound.largest * (1 + 1e-6):
+        if largest > self.users * self.bound.largest * (1 + _ROUNDING):
             raise InvalidParameter(f"the values are too large for {self.users} users who were clipped by the bound")
         if self.users == 1 and not self.bound.contains(values):  # only code that forgot to clip gets here, whatever the data are
             raise InvalidParameter("a user's contribution must come from the bound that clips it: it is not in the bound's set")
@@ -96,9 +98,35 @@ class Bounded:
         return np.rint(self.values / self.bound.grid).astype(np.int64)
 
     def __add__(self, other: "Bounded") -> "Bounded":
-        if self.bound != other.bound:
+        if self.bound != private_kind("other", other, Bounded).bound:
             raise InvalidParameter("contributions under different bounds cannot be added")
         return Bounded(self.values + other.values, self.bound, self.users + other.users)
+
+
+def clip_sum(total: Array, bound: Bound, users: int) -> Bounded:
+    """The sum of the contributions of `users` users, added up by somebody else. Its values are never a reason to raise.
+
+    `Bounded` raises if a sum is too large, which is right where it shows a mistake in the code. Between
+    a stored sum and its release it would be a leak, because then one person could decide whether there
+    is a release. Here a sum that no `users` users can have is clipped instead.
+
+    - A sum of contributions that were clipped by `bound` stays as it is: each coordinate is a whole
+      number of grid steps, and at most `users` times the largest value. So an honest service loses
+      nothing, and the sensitivity of what it releases is that of one contribution.
+    - Other sums are clipped coordinate by coordinate. |clip(x) - clip(y)| <= |x - y| in every
+      coordinate, so two sums are never further apart than before, in L1 or in L2.
+    - One user's sum is either a contribution or zero. Both are in the bound's set.
+    """
+    values = real_numbers(total)
+    if values.shape != (bound.size,):
+        raise InvalidParameter(f"total must have shape ({bound.size},), got {values.shape}")
+    most = math.floor(whole("users", users, at_least=0) * bound.largest * (1 + _ROUNDING) / bound.grid)
+    with np.errstate(all="ignore"):
+        steps = np.trunc(np.where(np.isfinite(values), values, 0.0) / bound.grid)
+    clipped = np.clip(steps, -most, most) * bound.grid
+    if users == 1 and not bound.contains(clipped):
+        clipped = np.zeros(bound.size)
+    return Bounded(clipped, bound, users)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +188,7 @@ class L2Ball:
         return math.sqrt(self.size) * self.sensitivity(relation)
 
     def contains(self, values: Array) -> bool:
-        return float(np.linalg.norm(values)) <= self.radius * (1 + 1e-12)
+        return float(np.linalg.norm(real_numbers(values))) <= self.radius * (1 + 1e-12)
 
     def clip(self, values: Array) -> Bounded:
         """One user's vector, scaled into the ball; anything that is not finite contributes zero."""

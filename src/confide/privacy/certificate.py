@@ -157,8 +157,9 @@ def standing_assumptions(trust: Trust, source: str) -> list[str]:
 
 _JOINT = "The guarantee concerns what all other users together see; a user's own actions may depend on that user's data."
 _DISTRIBUTED = [
-    "Secure aggregation: nobody sees anything of the messages but the sum of each batch. No batch is opened with fewer honest devices than "
-    "stated: devices that stay away, and those that work for the server, are dropouts.",
+    "An ideal aggregator: nobody sees anything of the devices' shares but the sum of each batch, which is opened once. confide does not "
+    "contain one; whoever runs the devices provides it.",
+    "No batch is opened with fewer honest devices than stated. Devices that stay away, and those that work for the server, are dropouts.",
     "Whether a device takes part does not depend on its user's data.",
 ]
 _FAST = (

@@ -42,6 +42,9 @@ class Guarantee:
         whole("times", self.times, at_least=1)
         if self.trust not in _SERVES[type(self.request)]:
             raise PromiseBroken(f"{type(self.request).__name__} was requested, which {self.trust.value} trust does not give")
+        own_delta = self.loss.delta if isinstance(self.loss, ApproxDP) else 0.0
+        if self.times == 1 and own_delta > self.request.delta:
+            raise PromiseBroken(f"this noise gives delta={own_delta:g}, more than the requested delta={self.request.delta:g}")
         if self.times == 1 and self.epsilon > self.request.epsilon * (1 + SLACK):
             raise PromiseBroken(
                 f"this noise gives epsilon={self.epsilon:.6g} at delta={self.delta:g}, "
@@ -75,7 +78,8 @@ class Guarantee:
         person = f", a person who comes {self.times} times" if self.times > 1 else ""
         neighbours = {Relation.REPLACE: "replace one user", Relation.NULL: "one user contributes zero"}[self.relation]
         epsilon, delta = (self.loss.epsilon, 0.0) if isinstance(self.loss, PureDP) else (self.epsilon, self.delta)
-        return f"{name}(epsilon={epsilon:.6g}, delta={delta:g}), {neighbours}{person}, {self.users} users, {self.source} noise"
+        assumed = ", assuming an ideal aggregator" if self.trust is Trust.DISTRIBUTED else ""
+        return f"{name}(epsilon={epsilon:.6g}, delta={delta:g}), {neighbours}{person}, {self.users} users, {self.source} noise{assumed}"
 
 
 def no_guarantee(users: int) -> Guarantee:

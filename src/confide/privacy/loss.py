@@ -49,7 +49,10 @@ class ApproxDP:
     def epsilon_at(self, delta: float) -> float:
         real("delta", delta, at_least=0, at_most=1)
         if delta < self.delta:
-            return math.inf
+            raise InvalidParameter(
+                f"delta must be at least {self.delta:g}, the delta of this loss itself, got delta={delta:g}: "
+                "no epsilon holds below it. Ask for a larger delta, or use mechanisms with a smaller one"
+            )
         if self.epsilon == math.inf or self.delta == 1:
             return 0.0 if delta == 1 else self.epsilon
         share = (delta - self.delta) / (1 - self.delta)  # of the randomised response's delta(0)
@@ -124,7 +127,8 @@ def compose(losses: Iterable[Loss], *, delta: float = 0.0) -> Loss:
     """What all mechanisms reveal together, also when each was chosen after seeing the others' answers (losses fixed in advance).
 
     Gaussian losses stay Gaussian (root of the sum of squares), and pure ones pure (sum) at delta = 0. Everything else becomes the
-    (epsilon, delta) that `dp-accounting`'s privacy loss distributions give at the `delta` asked for; infinite where delta is too small.
+    (epsilon, delta) that `dp-accounting`'s privacy loss distributions give at the `delta` asked for. A `delta` at which no epsilon can
+    hold is refused.
     """
     real("delta", delta, at_least=0, below=1)
     parts: list[Loss] = listed("losses", losses, GaussianDP, PureDP, ApproxDP)
@@ -146,7 +150,16 @@ def _pld_epsilon(parts: list[Loss], delta: float) -> float:
     epsilon = math.fsum(loss.epsilon for loss in others)
     failing = math.fsum(loss.delta_at(loss.epsilon) for loss in others)
     if failing > delta:
-        return math.inf
+        largest = max(others, key=lambda loss: loss.delta_at(loss.epsilon))
+        raise InvalidParameter(
+            f"delta must be at least {failing:g}, the sum of the losses' own deltas (the largest is that of {largest}), "
+            f"got delta={delta:g}. Pass a larger one, compose(losses, delta=...), or use mechanisms with smaller deltas"
+        )
+    if mu > 0 and failing == delta:
+        raise InvalidParameter(
+            f"delta must be larger than {failing:g}, the sum of the losses' own deltas, got delta={delta:g}: "
+            "a Gaussian loss needs a part of it. Pass a larger one: compose(losses, delta=...)"
+        )
     added = epsilon + gaussian_epsilon(mu, (delta - failing) / 2)
     if not (mu == 0 or 1e-6 < mu < 50) or epsilon > 50 or delta < 1e-12:
         return added

@@ -10,6 +10,7 @@ from confide.errors import InvalidParameter
 
 LEAST, MOST = 1e-30, 1e30  # epsilon: beyond, noise or its inverse, squared, leaves the range of floating point
 LEAST_DELTA = 1e-300
+_UNSTATED = float("nan")  # this very object: the caller gave no delta
 
 
 class Relation(enum.StrEnum):
@@ -37,7 +38,8 @@ class Trust(enum.StrEnum):
 @dataclass(frozen=True, slots=True)
 class _Request:
     epsilon: float
-    delta: float = 0.0
+    # There is no good default: delta = 0 asks for pure differential privacy, which needs much more noise than delta = 1e-5.
+    delta: float = _UNSTATED
     relation: Relation | str = Relation.REPLACE
 
     trust: ClassVar[Trust]
@@ -45,6 +47,11 @@ class _Request:
     def __post_init__(self) -> None:
         if not LEAST <= real("epsilon", self.epsilon, above=0) <= MOST:
             raise InvalidParameter(f"epsilon must be at least {LEAST:g} and at most 1e30, got epsilon={shown(self.epsilon)}")
+        if self.delta is _UNSTATED:
+            raise InvalidParameter(
+                f"delta must be stated, got none. Write {type(self).__name__}({shown(self.epsilon)}, delta=1e-5), with a delta far "
+                "below one divided by the number of users, or delta=0.0 for pure differential privacy, which needs more noise"
+            )
         if 0 < real("delta", self.delta, at_least=0, below=1) < LEAST_DELTA:
             raise InvalidParameter(f"delta must be 0, or at least {LEAST_DELTA:g}, got delta={shown(self.delta)}")
         object.__setattr__(self, "relation", parse_relation(self.relation))
@@ -85,6 +92,9 @@ class LocalDP(_Request):
 @dataclass(frozen=True, slots=True)
 class DistributedDP(_Request):
     """Each device adds a share of the noise, and only the sum over a batch of users is seen: there is no curator to trust with raw data.
+
+    The guarantee assumes an ideal aggregator, which shows the sum of each batch and nothing else. confide does not contain one: the caller
+    provides it (`confide.privatizers.Aggregate`). A single share carries almost no noise.
 
     `dropouts` is the largest share of a batch whose noise may be missing from the sum, because their devices drop out or collude with
     the server. A batch with more drop-outs is not opened; fewer give more privacy than requested. Requires delta > 0 and the relation

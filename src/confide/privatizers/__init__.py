@@ -8,6 +8,7 @@ from confide.mechanisms.sources import NoiseSource
 from confide.privacy.bounded import Bound
 from confide.privacy.loss import Loss
 from confide.privacy.request import CentralDP, DistributedDP, JointDP, LocalDP, NoPrivacy, Request, requested
+from confide.privatizers.aggregation import Aggregate, DeviceShare, ShareBatch
 from confide.privatizers.central import CentralPrivatizer, best_counter, counter_of_rates, release_once, worst_std
 from confide.privatizers.distributed import DistributedPrivatizer
 from confide.privatizers.local import LocalPrivatizer
@@ -77,9 +78,11 @@ def expected_noise(
 
 __all__ = [
     "PRIVATIZERS",
+    "Aggregate",
     "AtMost",
     "CentralPrivatizer",
     "Channel",
+    "DeviceShare",
     "DistributedPrivatizer",
     "ExpectedNoise",
     "LocalPrivatizer",
@@ -89,6 +92,7 @@ __all__ = [
     "RoundsPrivatizer",
     "Schedule",
     "Share",
+    "ShareBatch",
     "SharedBudget",
     "best_counter",
     "counter_of_rates",

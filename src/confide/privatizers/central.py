@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import flag, has, kind, whole
+from confide.arguments import flag, has, kind, private_kind, whole
 from confide.errors import InvalidParameter, PrivacyError, StateError
 from confide.mechanisms.additive import additive_noise, check_bound, least_noise
 from confide.mechanisms.counters import (
@@ -24,7 +24,7 @@ from confide.mechanisms.counters import (
 )
 from confide.mechanisms.sources import NoiseSource, check_source
 from confide.mechanisms.state import StateFile, pack, unpack
-from confide.privacy.bounded import Array, Bound, Bounded, Released
+from confide.privacy.bounded import Array, Bound, Bounded, Released, clip_sum
 from confide.privacy.certificate import Mechanism
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss
@@ -111,6 +111,7 @@ class CentralPrivatizer:
         return self._counter.noise_std(t)
 
     def absorb(self, contribution: Bounded) -> None:
+        private_kind("contribution", contribution, Bounded)
         if contribution.bound is not self._counter.bound and contribution.bound != self._counter.bound:
             raise InvalidParameter("the contribution was clipped by another bound than the privatizer's")
         self._check_durable()
@@ -135,7 +136,7 @@ class CentralPrivatizer:
         begun = self._counter.users_seen
         if total is not None:
             check_batch(self.schedule.users, begun, self._users, users)
-            leaf = Bounded(total, self._counter.bound, users)
+            leaf = clip_sum(total, self._counter.bound, users)
         else:
             leaf = Bounded(self._leaf, self._counter.bound, self._users - begun)
         self._whole = False
@@ -164,7 +165,8 @@ class CentralPrivatizer:
             raise InvalidParameter("without a store, restore needs released=: the newest generation that may have left")
         if self._users:
             raise StateError("this privatizer has already absorbed data: restore into a new one")
-        state = unpack(data, "privatizer", released=max(released or 0, self._store.generation() if self._store else 0))
+        newest = 0 if released is None else whole("released", released, at_least=0)
+        state = unpack(data, "privatizer", released=max(newest, self._store.generation() if self._store else 0))
         if state.facts["schedule"] != self.schedule.name:
             raise StateError("the state belongs to a privatizer with another schedule")
         self._counter.restore(state.arrays["counter"].tobytes(), released=state.generation)

@@ -1,17 +1,15 @@
-"""The privatizer of distributed noise: devices add shares of noise, and only the sum of a batch is seen."""
+"""The privatizer of distributed noise: devices add shares of noise, and an ideal aggregator shows the sum of each batch."""
 
-import hashlib
 import json
 import math
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
-from confide.arguments import flag, kind, whole
+from confide.arguments import flag, kind, private_kind, whole
 from confide.errors import (
     BatchNotOpened,
-    DuplicateMessage,
     InvalidParameter,
     PrivacyError,
     StaleMessage,
@@ -20,7 +18,7 @@ from confide.errors import (
 )
 from confide.mechanisms.additive import check_bound
 from confide.mechanisms.counters import Factorisation
-from confide.mechanisms.shares import Ints, ShareNoise, share_noise
+from confide.mechanisms.shares import share_noise
 from confide.mechanisms.sources import NoiseSource, check_source
 from confide.mechanisms.state import pack, unpack
 from confide.privacy.bounded import Array, Bound, Bounded, NoiseLevel, Released
@@ -28,53 +26,22 @@ from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss
 from confide.privacy.request import DistributedDP, Request, Trust
-from confide.privatizers import masks
-from confide.privatizers.message import Message
+from confide.privatizers.aggregation import ID_BYTES, DeviceShare, Ints, ShareBatch, check_sum
 from confide.privatizers.privatizer import ExpectedNoise
 from confide.privatizers.schedule import Schedule
 
-_COHORT = 12  # bytes of a message's nonce that say of which batch it is; the others are the place of its device
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """How one device of a batch makes its message: its share of the noise, and its masks.
-
-    Guarantee: a message alone is evenly distributed, whatever the user did, for a server that does not choose who stays away (`masks`);
-    the sum of its batch, which is opened with enough messages only, keeps the `guarantee`.
-    """
-
-    bound: Bound
-    guarantee: Guarantee
-    noise: ShareNoise
-    users: int  # of the batch
-    modulus: int
-    id: bytes
-    nonce: bytes  # the batch and the place in it
-    seeds: tuple[tuple[int, bytes], ...] = field(repr=False)
-
-    def message(self, contribution: Bounded, generation: int, source: NoiseSource) -> Message:
-        """One user's contribution with a share of noise, masked. A place is used once."""
-        if contribution.bound != self.bound or contribution.users != 1:
-            raise InvalidParameter("a message is of one user, whose contribution was clipped by the bound of the batch")
-        if source.name != self.guarantee.source:
-            raise InvalidParameter(f"the batch is made for {self.guarantee.source} noise, the source is {source.name}")
-        noisy = self.noise.add(contribution.values, self.users, 1, source)
-        masked = (noisy + masks.mask(self.seeds, self.bound.size, self.modulus)) % self.modulus
-        return Message(generation, self.nonce, self.id, masked.astype(np.float64))
-
 
 class DistributedPrivatizer:
-    """Opens the sum of each batch of the schedule once, with the noise of its devices, and releases prefix sums of them.
+    """Takes the sum of each batch of the schedule once, from an ideal aggregator, and releases prefix sums of these.
 
-    Guarantee: all releases together satisfy `privacy` for every user, each of whom is in one batch; also for adaptive streams. Up to a
-    user's batch everything published has one law on both neighbours; the sum of that batch is (epsilon, delta)-DP given that; what follows
-    is a function of releases and of other users. A batch of n users needs `honest(n)` devices; with fewer it is not opened
-    (`BatchNotOpened`), nothing of it is released, and its users are not counted. Fewer drop-outs give more privacy than requested.
+    Guarantee: all releases together satisfy `privacy` for every user, each of whom is in one batch; also for adaptive streams. It assumes
+    an ideal aggregator (`aggregation`), which the caller provides. Up to a user's batch everything published has one law on both
+    neighbours; the sum of that batch is (epsilon, delta)-DP given that; what follows is a function of releases and of other users. A sum
+    of fewer than `honest(n)` of n devices is refused (`BatchNotOpened`), nothing of it is released, and its users are not counted. Fewer
+    drop-outs give more privacy than requested.
 
-    Secure aggregation is simulated (`masks`): the server adds up masked messages, and removes the masks of devices that stay away.
     Arithmetic is modulo a public power of two; a number of a sum is misread with probability 1e-31 at most, which is no loss of privacy.
-    Messages are hidden, so that a device that sends nonsense spoils the sum of its batch.
+    The aggregator sees no plain numbers, so that a device that sends nonsense spoils the sum of its batch.
     """
 
     devices: ClassVar[bool] = True
@@ -92,23 +59,23 @@ class DistributedPrivatizer:
         check_bound(bound), check_source(noise), kind("schedule", schedule, Schedule)
         _plain(counter, loss)
         asked: DistributedDP = kind("privacy", privacy, DistributedDP)
-        self.schedule, self.bound = schedule, bound
+        self.schedule, self.bound, self.privacy = schedule, bound, asked
         self.noise = share_noise(bound, asked, _largest(schedule))
         self.modulus = self.noise.modulus(bound.largest)
         self.guarantee = Guarantee(self.noise.loss(asked.delta), asked, Trust.DISTRIBUTED, schedule.users, noise.name)
-        made_with = f"{bound!r} {self.noise.scale:.9g} {self.noise.step} {self.noise.dropouts} {self.modulus}"
-        self._id = hashlib.sha256(made_with.encode()).digest()[:8]
         self._source = noise.fork()
         self._prefix: Array = np.zeros(bound.size)
-        self._variance, self._summed, self._generation, self._simulated = 0.0, 0, 0, 0
+        self._variance, self._summed, self._generation = 0.0, 0, 0
+        # How many users were simulated: by one draw for a crowd, or by shares that were added up in this process.
+        self._simulated, self._added_here = 0, 0
         self._new_batch()
 
     def _new_batch(self) -> None:
-        """Other devices, with masks of their own: what was sent for the batch before says nothing about this one."""
-        self._cohort, self._secret = self._source.token(_COHORT), self._source.token(masks.SECRET)
+        """Other devices, whose shares go to another sum: what was added up for the batch before is forgotten."""
+        # Two draws, so that a run with the same seed keeps its releases from version to version.
+        self._batch_id = self._source.token(ID_BYTES // 2) + self._source.token(ID_BYTES // 2)
         self._total: Ints = np.zeros(self.bound.size, dtype=np.int64)
-        self._places: set[int] = set()  # of the messages that are here
-        self._handed = self._present = self._absent = 0
+        self._present = self._absent = 0
 
     @property
     def users(self) -> int:
@@ -130,6 +97,8 @@ class DistributedPrivatizer:
     def mechanism(self) -> Mechanism:
         """What a certificate says. `scale` is that of the sum of the honest shares; `honest` is of the largest batch."""
         simulated = f"; simulated for {self._simulated} users, whose noise was drawn as one sum" if self._simulated else ""
+        if self._added_here:
+            simulated += f"; simulated aggregation: the shares of {self._added_here} users were added up by the server itself"
         noise, largest = self.noise, self.noise.largest
         return Mechanism(
             name="distributed",
@@ -145,52 +114,61 @@ class DistributedPrivatizer:
             },
             lattice=noise.step,
             bound=describe(self.bound),
-            query=f"the sum of each batch, modulo 2^{self.modulus.bit_length() - 1}{simulated}",
+            query=f"the sum of each batch from an ideal aggregator, modulo 2^{self.modulus.bit_length() - 1}{simulated}",
         )
 
     def device_source(self) -> NoiseSource:
         """Noise for one more device, of this server's kind: for devices that live in the same process."""
         return self._source.device()
 
-    def device_channel(self) -> Place:
-        """The place of one more device in the open batch."""
+    def share_batch(self, answered: bytes) -> ShareBatch:
+        """The open batch, as its devices and the aggregator must know it. Public. `answered` is the digest of its round."""
         self._check_room(0)
-        users = self._size
-        if self._handed == users:
-            raise InvalidParameter(f"the batch has {users} devices, and all of them have their places")
-        place, self._handed = self._handed, self._handed + 1
-        nonce = self._cohort + place.to_bytes(4)
-        pairs = masks.seeds(self._secret, place, masks.neighbours(place, users))
-        return Place(self.bound, self.guarantee, self.noise, users, self.modulus, self._id, nonce, pairs)
+        users, noise = self._size, self.noise
+        least = noise.honest(users)
+        return ShareBatch(self._batch_id, self._generation, answered, users, least, noise.largest, self.bound.size, self.modulus)
 
-    def receive(self, message: Message) -> None:
-        """One device's masked message; a refused one changes nothing."""
+    def receive_sum(self, batch_id: bytes, total: npt.ArrayLike, devices: int) -> None:
+        """The sum of the open batch, which the aggregator opened with so many devices in it. It makes the next release.
+
+        With fewer devices than the guarantee needs the batch is given up: `BatchNotOpened`.
+        """
+        self._check_room(0)
+        if not isinstance(batch_id, bytes) or batch_id != self._batch_id:
+            raise StaleMessage("the sum is of another batch than the open one: it is stale")
+        if self._present or self._absent:
+            raise InvalidParameter("the open batch is simulated already: a sum comes alone")
+        users = self._size
+        whole("devices", devices, at_least=0, at_most=users)
+        numbers = check_sum(total, self.bound.size, self.modulus)
+        if devices < self.noise.honest(users):
+            self._give_up(users - devices)
+        self._total, self._present, self._absent = numbers, devices, users - devices
+        self._close()
+
+    def simulate_aggregation(self, batch: ShareBatch, share: DeviceShare) -> None:
+        """SIMULATION of the ideal aggregator, in the server's own process: no server of real users may see a share.
+
+        The sum is opened when all devices of the batch have taken part, or are known to stay away. The certificate says so.
+        """
+        kind("share", share, DeviceShare)
+        if kind("batch", batch, ShareBatch) != self.share_batch(batch.round):
+            raise StaleMessage("the share is of another batch than the open one: it is stale")
         self._check_room(1)
-        cohort, place = message.nonce[:_COHORT], int.from_bytes(message.nonce[_COHORT:])
-        if message.channel != self._id:
-            raise InvalidParameter("the message was made for another bound or with other noise than this server counts on")
-        if message.generation != self._generation or cohort != self._cohort:
-            raise StaleMessage("the message is of another batch than the open one: it is stale")
-        if place >= self._handed or message.values.shape != self._total.shape:
-            raise InvalidParameter("the message is of no device of this batch")
-        if place in self._places:
-            raise DuplicateMessage("this message was absorbed before")
-        values = message.values
-        if not ((values >= 0) & (values < self.modulus) & (values == np.floor(values))).all():
-            raise InvalidParameter("a message's numbers must be whole, and smaller than the modulus")
-        self._places.add(place)
-        self._take(values.astype(np.int64), 1)
+        self._added_here += 1
+        self._take(check_sum(share.for_aggregation(), batch.size, batch.modulus), 1)
 
     def absorb(self, contribution: Bounded) -> None:
-        """SIMULATION: what the unmasked messages of `contribution.users` devices would add up to. The noise is drawn here, at once.
+        """SIMULATION: what the shares of `contribution.users` devices would add up to. The noise is drawn here, at once.
 
-        No message comes this way: it takes a contribution before its noise, which no server has. Needs fast noise; the certificate says so.
+        It takes a contribution before its noise, which no server of real users has. Needs fast noise; the certificate says so.
         """
         if self._source.discrete:
             raise PrivacyError(
-                "no server of real users takes contributions under DistributedDP: each device sends its own message (agent.client()); "
-                "crowds are for simulations, which have fast noise"
+                "no server of real users takes contributions under DistributedDP: each device (ShareClient) hands its share to secure "
+                "aggregation. Crowds are for simulations, which have fast noise"
             )
+        private_kind("contribution", contribution, Bounded)
         if contribution.bound is not self.bound and contribution.bound != self.bound:
             raise InvalidParameter("the contribution was clipped by another bound than the privatizer's")
         self._check_room(contribution.users)
@@ -199,24 +177,18 @@ class DistributedPrivatizer:
         self._take(noisy, contribution.users)
 
     def stay_away(self, users: int) -> None:
-        """So many more devices of the open batch will send nothing. Where too few are left the batch is given up: `BatchNotOpened`."""
+        """SIMULATION: so many more devices of the open batch do not take part.
+
+        With too few left the batch is given up: `BatchNotOpened`.
+        """
         self._check_room(whole("users", users, at_least=1))
-        needed, size = self.noise.honest(self._size), self._size
-        if self._absent + users > size - needed:
-            missing, here = self._absent + users, self._present
-            self._new_batch()
-            raise BatchNotOpened(
-                f"{missing} of the {size} devices of a batch stay away, and the guarantee allows {size - needed} (dropouts="
-                f"{self.noise.dropouts:g}): the batch is not opened, its {here} messages are given up, and its users are not counted. "
-                "Serve a new batch, or request more dropouts"
-            )
+        if self._absent + users > self._size - self.noise.honest(self._size):
+            self._give_up(self._absent + users)
         self._absent += users
         self._close_if_complete()
 
     def close(self, total: Array | None = None, users: int = 0) -> None:  # noqa: ARG002
-        raise PrivacyError(
-            "under DistributedDP a batch closes when all of its devices have sent something or are known to stay away"
-        )
+        raise PrivacyError("under DistributedDP a batch closes when the aggregator has opened its sum: agent.shares.absorb_sum")
 
     def release(self) -> Released:
         """The sum of all opened batches. `users` are those in the sum. Asking again gives the same answer."""
@@ -224,35 +196,33 @@ class DistributedPrivatizer:
         return Released(self._prefix.copy(), level, self.guarantee, self._summed, self._generation)
 
     def save(self) -> bytes:
-        """Everything needed to go on. PRIVATE: a simulation knows all masks, and with fast noise the next draws."""
+        """Everything needed to go on. PRIVATE: a simulation has an open sum, and with fast noise the next draws."""
         facts: dict[str, Any] = {"made_for": self._made_for(), "noise": self._source.state()}
-        facts |= {"cohort": self._cohort.hex(), "secret": self._secret.hex(), "variance": self._variance}
-        facts |= {"counts": [self._summed, self._simulated, self._handed, self._present, self._absent]}
-        arrays = {"prefix": self._prefix, "total": self._total, "places": np.array(sorted(self._places), dtype=np.int64)}
-        return pack("distributed", self._generation, facts, arrays)
+        facts |= {"batch": self._batch_id.hex(), "variance": self._variance}
+        facts |= {"counts": [self._summed, self._simulated, self._added_here, self._present, self._absent]}
+        return pack("distributed-2", self._generation, facts, {"prefix": self._prefix, "total": self._total})
 
     def restore(self, data: bytes, *, released: int, resume: bool = False) -> None:
         """Take over a saved state, into a privatizer made with the same arguments; older than generation `released` it is refused.
 
-        The open batch is given up, and its users come again: a device that was made between the save and a crash has a place in it
-        already, and no place may be used twice. A simulated run that `resume`s repeats its own devices, and keeps the batch.
+        The open batch is given up, and its users come again: the aggregator may have opened its sum between the save and a crash, and no
+        batch may be opened twice. A simulated run that `resume`s repeats its own devices, and keeps the batch.
         """
         if self.users:
             raise StateError("this privatizer has already absorbed data: restore into a new one")
-        state = unpack(data, "distributed", released=released)
+        state = unpack(data, "distributed-2", released=released)
         if state.facts["made_for"] != self._made_for():
             raise StateError("the state belongs to a privatizer with another bound, schedule, guarantee or source")
         self._prefix, self._generation, self._variance = state.arrays["prefix"], state.generation, float(state.facts["variance"])
         counts = [int(count) for count in state.facts["counts"]]
-        self._summed, self._simulated = counts[:2]
+        self._summed, self._simulated, self._added_here = counts[:3]
         if not resume:
             self._source.refresh()
             self._new_batch()
             return
         self._source.restore(state.facts["noise"])
-        self._cohort, self._secret = (bytes.fromhex(state.facts[name]) for name in ("cohort", "secret"))
-        self._total, self._places = state.arrays["total"], set(state.arrays["places"].tolist())
-        self._handed, self._present, self._absent = counts[2:]
+        self._batch_id, self._total = bytes.fromhex(state.facts["batch"]), state.arrays["total"]
+        self._present, self._absent = counts[3:]
 
     @classmethod
     def expected_noise(
@@ -278,7 +248,7 @@ class DistributedPrivatizer:
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(
-            "a privatizer cannot be copied or pickled: two copies would give two devices the same place; use save and restore"
+            "a privatizer cannot be copied or pickled: two copies would open the same batch twice; use save and restore"
         )
 
     @property
@@ -301,20 +271,26 @@ class DistributedPrivatizer:
         self._close_if_complete()
 
     def _close_if_complete(self) -> None:
-        users = self._size
-        if self._present + self._absent < users:
-            return
-        left: Ints = np.zeros(self.bound.size, dtype=np.int64)  # masks that somebody absent does not cancel
-        for place in self._places if len(self._places) < users else ():
-            absent = [other for other in masks.neighbours(place, users) if other not in self._places]
-            left = (left + masks.mask(masks.seeds(self._secret, place, absent), self.bound.size, self.modulus)) % self.modulus
+        if self._present + self._absent == self._size:
+            self._close()
+
+    def _close(self) -> None:
         half = self.modulus // 2
-        summed = (self._total - left + half) % self.modulus - half
+        summed = (self._total + half) % self.modulus - half
         self._prefix = self._prefix + summed * self.noise.step
-        self._variance += self.noise.std(users, self._present) ** 2
+        self._variance += self.noise.std(self._size, self._present) ** 2
         self._summed += self._present
         self._generation += 1
         self._new_batch()
+
+    def _give_up(self, missing: int) -> NoReturn:
+        size, allowed = self._size, self._size - self.noise.honest(self._size)
+        self._new_batch()
+        raise BatchNotOpened(
+            f"{missing} of the {size} devices of a batch stay away, and the guarantee allows {allowed} (dropouts="
+            f"{self.noise.dropouts:g}): nothing of the batch is released, and its users are not counted. "
+            "Serve a new batch, or request more dropouts"
+        )
 
     def _made_for(self) -> str:
         """All that must agree between the privatizer that was saved and the one that goes on."""

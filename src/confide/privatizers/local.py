@@ -7,7 +7,7 @@ from typing import ClassVar, NoReturn
 
 import numpy as np
 
-from confide.arguments import array, flag, kind
+from confide.arguments import array, flag, kind, private_kind
 from confide.errors import DuplicateMessage, InvalidParameter, PrivacyError, StaleMessage, StateError
 from confide.mechanisms.additive import AdditiveNoise
 from confide.mechanisms.codebook import Report
@@ -42,6 +42,7 @@ def channel_mechanism(channel: Channel, simulated: int) -> Mechanism:
 
 def current(message: Message, channel: Channel, generation: int) -> Array:
     """What a message says, if it was planned with this release."""
+    kind("message", message, Message)
     if message.generation != generation:
         raise StaleMessage(
             f"the message was planned with release {message.generation}, the current one is {generation}: it is stale"
@@ -145,6 +146,7 @@ class LocalPrivatizer:
 
         No message comes this way: it takes a contribution before its noise, which no server of real users has. Needs fast noise.
         """
+        private_kind("contribution", contribution, Bounded)
         source, noise, users = self._source, self.channel.noise, contribution.users
         if not isinstance(source, FastSource):
             raise PrivacyError(

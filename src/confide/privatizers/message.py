@@ -20,11 +20,11 @@ from confide.privacy.guarantee import Guarantee
 from confide.privacy.loss import Loss, loss_for
 from confide.privacy.request import LocalDP, Relation, Request, Trust
 
-# magic, version, kind, generation, nonce, channel, how many numbers follow (little-endian doubles)
-_HEADER = struct.Struct(">4sBBQ16s8sI")
-_MAGIC, _VERSION = b"cfdm", 2
+# magic, version, kind, generation, nonce, channel, round, how many numbers follow (little-endian doubles)
+_HEADER = struct.Struct(">4sBBQ16s8s32sI")
+_MAGIC, _VERSION = b"cfdm", 3
 KINDS = ("numbers", "index")
-_NONCE, _CHANNEL = 16, 8
+_NONCE, _CHANNEL, _ROUND = 16, 8, 32
 _MOST = 2**22  # coordinates: 32 MB
 _REACH = {"gaussian": 12.0, "laplace": 40.0}  # in units of the scale: see `Channel.decode`
 
@@ -52,6 +52,7 @@ class Message:
     channel: bytes  # which bound and which noise it was made with: see `Channel.id`
     values: Array = field(repr=False)  # noisy numbers, or the one index of a report
     kind: str = "numbers"
+    round: bytes = bytes(_ROUND)  # the digest of the round that it answers; zeros name none
 
     def __post_init__(self) -> None:
         whole("generation", self.generation, at_least=0, at_most=2**63 - 1)
@@ -59,6 +60,8 @@ class Message:
             raise InvalidParameter(f"a message's nonce must be {_NONCE} bytes")
         if not isinstance(self.channel, bytes) or len(self.channel) != _CHANNEL:
             raise InvalidParameter(f"a message's channel must be {_CHANNEL} bytes")
+        if not isinstance(self.round, bytes) or len(self.round) != _ROUND:
+            raise InvalidParameter(f"a message's round must be {_ROUND} bytes")
         values = array("values", self.values, finite=False).copy()  # nobody else can write into it
         if values.ndim != 1 or not 1 <= values.size <= _MOST:
             raise InvalidParameter(f"a message has between 1 and {_MOST} numbers in one row, got shape {values.shape}")
@@ -72,7 +75,7 @@ class Message:
 
     def to_bytes(self) -> bytes:
         header = _HEADER.pack(
-            _MAGIC, _VERSION, KINDS.index(self.kind), self.generation, self.nonce, self.channel, self.values.size
+            _MAGIC, _VERSION, KINDS.index(self.kind), self.generation, self.nonce, self.channel, self.round, self.values.size
         )
         return header + self.values.astype("<f8").tobytes()
 
@@ -90,12 +93,12 @@ class Message:
             )
         if len(data) < _HEADER.size:
             raise InvalidParameter("these bytes are not a message of confide")
-        _, _, sort, generation, nonce, channel, size = _HEADER.unpack_from(data)
+        _, _, sort, generation, nonce, channel, answered, size = _HEADER.unpack_from(data)
         if sort >= len(KINDS):
             raise InvalidParameter(f"the message has kind {sort}, which is none of {len(KINDS)}")
         if len(data) != _HEADER.size + 8 * size:
             raise InvalidParameter(f"the message announces {size} numbers, its length is not theirs: truncated, or too long")
-        return cls(generation, nonce, channel, np.frombuffer(data, dtype="<f8", offset=_HEADER.size), KINDS[sort])
+        return cls(generation, nonce, channel, np.frombuffer(data, dtype="<f8", offset=_HEADER.size), KINDS[sort], answered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +141,11 @@ class Channel:
         """Of its messages."""
         return "index" if isinstance(self.noise, Report) else "numbers"
 
-    def message(self, contribution: Bounded, generation: int, source: NoiseSource) -> Message:
-        """One user's contribution, noised. Two messages about the same user would be two releases: a device asks once."""
+    def message(self, contribution: Bounded, generation: int, source: NoiseSource, answered: bytes = bytes(_ROUND)) -> Message:
+        """One user's contribution, noised, to the round with the digest `answered`.
+
+        Two messages about the same user would be two releases: a device asks once.
+        """
         if contribution.bound is not self.bound and contribution.bound != self.bound:
             raise InvalidParameter("the contribution was clipped by another bound than the channel's")
         if contribution.users != 1:
@@ -151,7 +157,7 @@ class Channel:
             sent: Array = np.array([self.noise.draw(contribution.values, nonce, source)], dtype=float)
         else:
             sent = self.noise.add(self.noise.to_lattice(contribution.values)[None], source)[0]
-        return Message(generation, nonce, self.id, sent, self.kind)
+        return Message(generation, nonce, self.id, sent, self.kind, answered)
 
     def decode(self, message: Message) -> Array:
         """What a message says about the contribution: an unbiased estimate, whose noise has `noise.std` on each coordinate.

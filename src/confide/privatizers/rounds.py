@@ -11,7 +11,7 @@ from confide.mechanisms.additive import AdditiveNoise, check_bound, cube_noise, 
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource, check_source
 from confide.mechanisms.state import pack, unpack
-from confide.privacy.bounded import Array, Bound, Bounded, NoiseLevel, Released
+from confide.privacy.bounded import Array, Bound, Bounded, NoiseLevel, Released, clip_sum
 from confide.privacy.certificate import Mechanism, describe
 from confide.privacy.guarantee import Guarantee, no_guarantee
 from confide.privacy.loss import Loss, PureDP
@@ -124,7 +124,7 @@ class RoundsPrivatizer:
         self._whole = True
 
     def _checked(self, total: Array, users: int) -> Array:
-        return Bounded(total, self._bound, users).values
+        return clip_sum(total, self._bound, users).values
 
     def _close(self) -> None:
         noise = self._noise(self._bound)

@@ -58,7 +58,7 @@ class Schedule:
 
     def size(self, generation: int) -> int:
         """How many users the batch after so many releases has, unless it is closed before; none after the last release."""
-        if generation >= len(self.times):
+        if whole("generation", generation, at_least=0) >= len(self.times):
             return 0
         return self.times[generation] - (self.times[generation - 1] if generation else 0)
 

@@ -8,7 +8,7 @@ from typing import NoReturn
 import numpy as np
 
 from confide._digest import digest
-from confide.arguments import listed, real, text, whole
+from confide.arguments import listed, private_kind, real, text, whole
 from confide.errors import InvalidParameter, PrivacyError, StateError, StreamExhausted
 from confide.mechanisms.additive import AdditiveNoise, additive_noise, check_bound, pure_noise
 from confide.mechanisms.counters import Exact
@@ -61,6 +61,8 @@ class SharedBudget:
         requested(privacy), check_source(noise)
         if users is not None:
             whole("users", users, at_least=1)
+        if not shares and loss is None and not isinstance(privacy, NoPrivacy):
+            raise InvalidParameter("shares must contain at least one share, got none")
         sizes = np.array([one.share for one in shares], dtype=float)
         if not (sizes > 0).all() or sizes.sum() > 1 + 1e-9:
             raise InvalidParameter("the shares of a budget must be positive and add up to at most one")
@@ -81,6 +83,7 @@ class SharedBudget:
         if self.asked == len(self):
             raise StreamExhausted(f"the budget covers {len(self)} releases, and all were made")
         kind = self._shares[self.asked]
+        private_kind("total", total, Bounded)
         if total.bound != kind.bound:
             raise InvalidParameter("the contribution was clipped by another bound than this share of the budget is for")
         if self._users is None:
@@ -96,7 +99,7 @@ class SharedBudget:
 
     def skip(self, releases: int) -> None:
         """Leave releases out: their shares are not spent on others."""
-        self.asked = min(self.asked + releases, len(self))
+        self.asked = min(self.asked + whole("releases", releases, at_least=0), len(self))
 
     def loss(self) -> Loss:
         """Of all releases together, also those that were not made yet."""

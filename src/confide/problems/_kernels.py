@@ -62,6 +62,7 @@ def walk(
     layer_rows: int,
     rewards: Array,
     bernoulli: bool,
+    outcome_rewards: Array,
     actions: Ints,
     action_cumulative: Array,
     states_out: Ints,
@@ -72,7 +73,7 @@ def walk(
     """Independent episodes of one policy: `actions` [h, s] if it is deterministic (else -1), cumulative weights [h, s, a].
 
     Uniform draws [user, draw] are used one after the other: the start, and for each step the action (if it is drawn), the reward (if it
-    is) and the next state.
+    is) and the next state. `outcome_rewards` [entry] are what each outcome earns; if there are none, rewards are means, or drawn.
     """
     users, H = actions_out.shape
     A = rewards.shape[2]
@@ -98,6 +99,8 @@ def walk(
                     high = middle
                 else:
                     low = middle + 1
+            if outcome_rewards.size > 0:
+                reward = outcome_rewards[low]
             s, k = successors[low], k + 1
             actions_out[i, h] = a
             rewards_out[i, h] = reward

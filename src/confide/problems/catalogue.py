@@ -30,6 +30,7 @@ class Entry:
     about: str
     paper: str = ""
     rewards: bool = True  # whether they are public; otherwise they are learned
+    states_follow_horizon: bool = False  # whether a longer horizon has as many more states
 
 
 _ZOO = "confide.problems.zoo"
@@ -42,7 +43,11 @@ PROBLEMS = {
     ),
     "rand": Entry(f"{_ZOO}.mixtures:rand", "mixture", "random sparse kernels in a random mixture, rewards on two states"),
     "liao-hard": Entry(
-        f"{_ZOO}.mixtures:liao_hard", "mixture", "a hard instance: 10 000 users are too few to tell the actions apart", "Liao21"
+        f"{_ZOO}.mixtures:liao_hard",
+        "mixture",
+        "a hard instance: 10 000 users are too few to tell the actions apart",
+        "Liao21",
+        states_follow_horizon=True,
     ),
     "latent": Entry(f"{_ZOO}.linear:latent", "linear MDP", "a linear MDP with hidden modes, observed through blurred features"),
     "one-hot": Entry(
@@ -107,7 +112,7 @@ def make(
     if not text.startswith(_GYM) and (rewards is not None or reward_range is not None):
         raise InvalidParameter(f"rewards and reward_range are for environments (gym:ID), got the problem {text}")
     if entry is not None:
-        return _build(text, _load(entry.place), seed, horizon)
+        return _build(text, load_builder(entry.place), seed, horizon)
     if text.startswith(_GYM):
         return _from_gym(text.removeprefix(_GYM), horizon, rewards, reward_range)
     if not (Path(text).is_file() or os.sep in text or text.endswith(".npz")):
@@ -161,7 +166,7 @@ def _build(name: str, builder: Callable[..., Any], seed: int, horizon: int | Non
     return built
 
 
-def _load(place: str) -> Callable[..., Any]:
+def load_builder(place: str) -> Callable[..., Any]:
     module, _, function = place.partition(":")
     found: Callable[..., Any] = getattr(importlib.import_module(module), function)
     return found

@@ -40,10 +40,13 @@ class FiniteEnv(gymnasium.Env[int, int]):
         P = truth.transitions
         row = (min(h, P.layers - 1) * P.states + s) * P.actions + int(action)
         reward = float(truth.rewards[h, s, action])
-        if truth.stochastic_rewards:
+        if truth.stochastic_rewards and truth.outcome_rewards is None:
             reward = float(self.np_random.random() < reward)
         first, last = P.indptr[row], P.indptr[row + 1]
-        self._state = int(P.successors[first + np.searchsorted(P.cumulative[first:last], self.np_random.random(), side="right")])
+        outcome = first + np.searchsorted(P.cumulative[first:last], self.np_random.random(), side="right")
+        self._state = int(P.successors[outcome])
+        if truth.outcome_rewards is not None:
+            reward = float(truth.outcome_rewards[outcome])
         self._step += 1
         return self._state, reward, self._step == self.problem.horizon, False, {"step": self._step}
 

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import regular
+from confide._memory import refuse_more_than_available
+from confide.arguments import COPIES, regular
 from confide.errors import ConfideError, InvalidParameter
 from confide.problems.bandit import LinearBandit
+from confide.problems.headers import read_headers
 from confide.problems.linear_mdp import LinearMDP
 from confide.problems.linear_mixture import LinearMixtureMDP
 from confide.problems.lq import LQSystem
@@ -54,6 +56,7 @@ def load_problem(path: str | Path) -> Problem:
 def _read(path: str | Path) -> Stored:
     """The arrays of a file of our format and of a kind we know, without the format."""
     try:
+        refuse_more_than_available(COPIES * read_headers(path).total, f"the problem in {path}", "save a smaller problem")
         with open(regular(path), "rb") as file, np.load(file, allow_pickle=False) as data:  # np.load leaves a damaged file open
             stored = {key: data[key] for key in data.files}
     except ConfideError:

@@ -65,6 +65,7 @@ class FiniteProblem:
 
     def values(self, policy: FinitePolicy) -> Array:
         """V [h, s] of a policy, h = 0..H."""
+        policy = self._fitting(policy)
         if isinstance(policy, TabularPolicy):
             P = self.truth.transitions
             rewards = self.truth.rewards
@@ -95,7 +96,9 @@ class FiniteProblem:
         states_out = np.empty((users, H + 1), dtype=np.int32)
         actions_out, rewards_out = np.empty((users, H), dtype=np.int32), np.empty((users, H))
         P = truth.transitions
-        per_step = 1 + isinstance(policy, StochasticPolicy) + truth.stochastic_rewards
+        drawn_rewards = truth.stochastic_rewards and truth.outcome_rewards is None
+        earned = np.zeros(0) if truth.outcome_rewards is None else truth.outcome_rewards
+        per_step = 1 + isinstance(policy, StochasticPolicy) + drawn_rewards
         for first in range(0, users, _BLOCK):
             block = slice(first, first + _BLOCK)
             _kernels.walk(
@@ -105,7 +108,8 @@ class FiniteProblem:
                 P.cumulative,
                 self._layer_rows,
                 truth.rewards,
-                truth.stochastic_rewards,
+                drawn_rewards,
+                earned,
                 actions,
                 weights,
                 states_out[block],
@@ -143,7 +147,9 @@ class FiniteProblem:
         """Rows (step, state, action, next_state, reward, count) of one step, for counts of (state, action)."""
         truth, P = self.truth, self.truth.transitions
         rewards = truth.rewards[h, states, actions]
-        if truth.stochastic_rewards:  # split each (state, action) into those who got 1 and those who got 0
+        if (
+            truth.stochastic_rewards and truth.outcome_rewards is None
+        ):  # split each (state, action) into those who got 1 and those who got 0
             ones = rng.binomial(counts, rewards)
             states, actions = np.tile(states, 2), np.tile(actions, 2)
             counts, rewards = np.concatenate([ones, counts - ones]), np.repeat([1.0, 0.0], len(ones))
@@ -157,7 +163,10 @@ class FiniteProblem:
         valid = np.arange(width) >= width - lengths[:, None]
         moved = rng.multinomial(counts, np.where(valid, P.probabilities[np.where(valid, entry, 0)], 0.0))
         row, column = np.nonzero(moved)
-        arrived = P.successors[entry[row, column]].astype(np.int64)
+        outcome = entry[row, column]
+        arrived = P.successors[outcome].astype(np.int64)
+        if truth.outcome_rewards is not None:
+            return np.full(len(row), h), states[row], actions[row], arrived, truth.outcome_rewards[outcome], moved[row, column]
         return np.full(len(row), h), states[row], actions[row], arrived, rewards[row], moved[row, column]
 
     def save(self, path: str | Path) -> None:

@@ -78,7 +78,7 @@ def from_gymnasium(
     state, added at the end, where the environment's reward is 0.
 
     Public are the numbers of states and actions, the start, that episodes can end, and the range of rewards. Rewards have to be learned:
-    a user's reward is then 0 or 1, with the environment's mean r(s, a). With `rewards="public"` agents know r(s, a), which tells something
+    users get those of the environment. With `rewards="public"` agents know r(s, a), and users get it, which tells something
     of the dynamics: rewards that depend on where one arrives are averaged over it (next to the goal of FrozenLake r(s, a) is the
     probability to reach it), and Taxi's show which actions are illegal.
 
@@ -92,18 +92,25 @@ def from_gymnasium(
     mapped = _map_of(table, reward_range)
     S, A = len(table), len(table[0])
     ends = int(any(done for *_, done in _outcomes(table)))
-    means, rows = np.zeros((S + ends, A)), []
+    means = np.zeros((S + ends, A))
     means[S:] = mapped.apply(0.0)
+    # For each pair the probabilities of its outcomes. Public rewards are averaged over outcomes that lead to the same state.
+    rows: list[dict[tuple[int, float], float]] = []
     for s, a in np.ndindex(S, A):
-        followers: dict[int, float] = {}
+        outcomes: dict[tuple[int, float], float] = {}
         for p, arrived, reward, done in table[s][a]:
             target = S if done else int(arrived)
-            followers[target] = followers.get(target, 0.0) + p
-            means[s, a] += p * mapped.apply(reward)
-        rows.append(followers)
-    rows += [{S: 1.0}] * (ends * A)
+            earned = mapped.apply(reward)
+            outcome = (target, earned if rewards == "learned" else 0.0)
+            if p > 0:
+                outcomes[outcome] = outcomes.get(outcome, 0.0) + p
+            means[s, a] += p * earned
+        rows.append(outcomes)
+    rows += [{(S, mapped.apply(0.0)): 1.0}] * (ends * A)
     indptr = np.cumsum([0, *map(len, rows)])
-    P = sparse_rows(S + ends, A, indptr, [t for row in rows for t in row], [p for row in rows for p in row.values()])
+    targets = [target for row in rows for target, _ in row]
+    P = sparse_rows(S + ends, A, indptr, targets, [p for row in rows for p in row.values()])
+    earned_by_outcome = np.clip([earned for row in rows for _, earned in row], 0.0, 1.0)
     return TabularMDP(
         P,
         np.clip(means, 0.0, 1.0),  # averages may leave [0, 1] by rounding
@@ -112,6 +119,7 @@ def from_gymnasium(
         stochastic_rewards=rewards == "learned",
         name=env_name(made) + mapped.suffix,
         terminal=np.arange(S + ends) >= S if ends else None,  # a `done` flag is seen by whoever plays
+        outcome_rewards=earned_by_outcome if rewards == "learned" else None,
     )
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import array
+from confide.arguments import COPIES, array, fits
 from confide.errors import InvalidParameter
 from confide.problems.finite import FiniteProblem
 from confide.problems.tabular import TabularMDP, check_start
@@ -75,6 +75,8 @@ class LinearMDP(FiniteProblem):
 
     @cached_property
     def truth(self) -> TabularMDP:  # type: ignore[override]
+        states, actions, _ = np.shape(self.features)
+        fits(copies=COPIES, horizon=len(self.measures), states=states, actions=actions, successors=states)
         P = np.einsum("sai,hit->hsat", self.features, self.measures)
         r = np.einsum("sai,hi->hsa", self.features, self.reward_weights)
         P[np.abs(P) < 1e-15] = r[np.abs(r) < 1e-15] = 0.0  # what cancels leaves rounding

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import array
+from confide.arguments import COPIES, array, fits
 from confide.errors import InvalidParameter
 from confide.problems.finite import FiniteProblem
 from confide.problems.tabular import TabularMDP
@@ -76,6 +76,8 @@ class LinearMixtureMDP(FiniteProblem):
 
     @cached_property
     def truth(self) -> TabularMDP:  # type: ignore[override]
+        _, states, actions, _ = np.shape(self.kernels)
+        fits(copies=COPIES, horizon=len(self.weights), states=states, actions=actions, successors=states)
         P = np.einsum("hi,isat->hsat", self.weights, self.kernels)
         hidden = self.reward_features is not None
         return TabularMDP(P, self.rewards, self.start, horizon=len(P), stochastic_rewards=hidden, name=self.name)

@@ -26,5 +26,9 @@ def save_problem(problem: Any, path: str | Path) -> None:
         P = values.pop("transitions")
         values |= {key: getattr(P, key) for key in ROWS}
     arrays = {key: np.asarray(value) for key, value in values.items() if value is not None}
-    with open(target, "wb") as file:  # a file object: np.savez must not add an ending of its own
-        np.savez_compressed(file, allow_pickle=False, format=np.array(FORMAT), kind=np.array(kind), **arrays)
+    try:
+        # A file object, because np.savez would add an ending of its own to a name.
+        with open(target, "wb") as file:
+            np.savez_compressed(file, allow_pickle=False, format=np.array(FORMAT), kind=np.array(kind), **arrays)
+    except IsADirectoryError:
+        raise InvalidParameter(f"cannot write to {target}: it is a folder; choose another file") from None

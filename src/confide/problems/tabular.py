@@ -13,6 +13,7 @@ from confide.problems.transitions import Transitions, check_probabilities, froze
 
 Array = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +39,9 @@ class TabularPublic:
 class TabularMDP(FiniteProblem):
     """An MDP with transitions [h, s, a, s'] and mean rewards [h, s, a] in [0, 1], or [s, a, s'] and [s, a] with a horizon.
 
-    With `stochastic_rewards` a reward is 1 with the given probability, else 0, and unknown to the agent. `terminal` [s] says which states
-    are known to end an episode: they must lead to themselves, and if rewards are stochastic all earn the same, which is public.
+    With `stochastic_rewards` rewards are unknown to the agent. A reward is 1 with the given probability, else 0, unless
+    `outcome_rewards` [entry of the transitions] says what each outcome earns: then `rewards` must be their means. `terminal` [s] says which
+    states are known to end an episode: they must lead to themselves, and if rewards are stochastic all earn the same, which is public.
     """
 
     kind: ClassVar[str] = "table"  # in a saved file
@@ -50,6 +52,7 @@ class TabularMDP(FiniteProblem):
     stochastic_rewards: bool = False
     name: str = "table"
     terminal: Bools | None = field(default=None, repr=False)
+    outcome_rewards: Array | None = field(default=None, repr=False)
 
     def __init__(
         self,
@@ -61,12 +64,13 @@ class TabularMDP(FiniteProblem):
         stochastic_rewards: bool = False,
         name: str = "table",
         terminal: npt.ArrayLike | None = None,
+        outcome_rewards: npt.ArrayLike | None = None,
     ) -> None:
         P = transitions if isinstance(transitions, Transitions) else sparse_transitions(transitions)
         r = check_rewards(rewards, P, horizon)
         ends = None if terminal is None else check_terminal(terminal, P)
         ended = r[:0] if ends is None else r[:, ends]
-        if stochastic_rewards and (ended != ended[:1, :1, :1]).any():
+        if flag("stochastic_rewards", stochastic_rewards) and (ended != ended[:1, :1, :1]).any():
             raise InvalidParameter("terminal states must all have the same mean reward if rewards are stochastic")
         fields = {
             "transitions": P,
@@ -75,6 +79,7 @@ class TabularMDP(FiniteProblem):
             "stochastic_rewards": flag("stochastic_rewards", stochastic_rewards),
             "name": text("name", name),
             "terminal": ends,
+            "outcome_rewards": None if outcome_rewards is None else check_outcomes(outcome_rewards, r, P, stochastic_rewards),
         }
         for key, value in fields.items():
             object.__setattr__(self, key, value)
@@ -115,6 +120,21 @@ def check_rewards(rewards: npt.ArrayLike, P: Transitions, horizon: int | None, n
         h, s, a = np.argwhere(wrong)[0]
         raise InvalidParameter(f"{name}[h={h}, s={s}, a={a}] must be in [0, 1], got {r[h, s, a]}: scale the rewards")
     return frozen(r)
+
+
+def check_outcomes(outcome_rewards: npt.ArrayLike, means: Array, P: Transitions, stochastic: bool) -> Array:
+    """What each outcome earns, in the order of the rows of the transitions."""
+    earned = array("outcome_rewards", outcome_rewards, ndim=1)
+    if not stochastic:
+        raise InvalidParameter("outcome_rewards are for stochastic_rewards=True: rewards that an agent knows are means")
+    if earned.shape != P.successors.shape or earned.min() < 0 or earned.max() > 1:
+        raise InvalidParameter(
+            f"outcome_rewards must have {len(P.successors)} numbers in [0, 1], one for each outcome, got shape {earned.shape}"
+        )
+    sums = np.add.reduceat(P.probabilities * earned, P.indptr[:-1]).reshape(P.layers, P.states, P.actions)
+    if np.abs(sums - means).max() > _ROUNDING:
+        raise InvalidParameter("rewards must be the means of outcome_rewards")
+    return frozen(earned)
 
 
 def check_start(start: npt.ArrayLike, states: int) -> Array:

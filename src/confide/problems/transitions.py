@@ -49,7 +49,8 @@ class Transitions:
     def dense(self) -> Array:
         """[layer, s, a, s']: for small problems."""
         full = np.zeros((self.layers * self.rows, self.states))
-        full[np.repeat(np.arange(len(full)), np.diff(self.indptr)), self.successors] = self.probabilities
+        # Several outcomes of one row may lead to the same state.
+        np.add.at(full, (np.repeat(np.arange(len(full)), np.diff(self.indptr)), self.successors), self.probabilities)
         return full.reshape(self.layers, self.states, self.actions, self.states)
 
 

@@ -7,7 +7,7 @@ stands below wherever it is less than adding up the two neighbours' L1 norms.
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -106,8 +106,8 @@ class RegressionRows:
         return self.steps * step + self.size * self.grid
 
     def contains(self, values: Array) -> bool:
-        stacked = np.ascontiguousarray(values).reshape(self.steps, -1)
-        if self.nonnegative and values.min() < 0:
+        stacked = _stacked(values, self.size, self.steps)
+        if self.nonnegative and stacked.min() < 0:
             return False
         return bool(_kernels.is_rank_one(stacked, self.dimension, self.grid, self.row_norm, self.balance * self.target, False))
 
@@ -137,7 +137,7 @@ class RegressionRows:
 
     def unpack(self, values: Array) -> tuple[Array, Array]:
         """A released vector -> (Lambda [h, d, d], u [h, d]), kappa divided out."""
-        return _unpack(values, self.dimension, self.balance)
+        return _kernels.unpack(_stacked(values, self.size, self.steps), self.dimension, self.balance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class WeightedRows:
         return self.steps * _unit_row_l1(self.dimension, relation) + self.size * self.grid
 
     def contains(self, values: Array) -> bool:
-        stacked = np.ascontiguousarray(values).reshape(self.steps, -1)
+        stacked = _stacked(values, self.size, self.steps)
         return bool(_kernels.is_rank_one(stacked, self.dimension, self.grid, 1.0, 0.0, True))
 
     def counted(self, step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, users: int) -> Bounded:
@@ -198,14 +198,15 @@ class WeightedRows:
 
     def unpack(self, values: Array) -> tuple[Array, Array]:
         """A released vector -> (Lambda [h, m, m], u [h, m]), kappa divided out."""
-        return _unpack(values, self.dimension, self.balance)
+        return _kernels.unpack(_stacked(values, self.size, self.steps), self.dimension, self.balance)
 
 
 def _checked(
     step: npt.ArrayLike, rows: Array, targets: Array, count: npt.ArrayLike, *, problems: int, dimension: int, users: int
 ) -> tuple[Array, Array, Ints, Ints]:
-    X, y, steps, counts = real_numbers(rows), real_numbers(targets), np.asarray(step), np.asarray(count)
-    shapes = X.shape == (len(steps), dimension) and y.shape == counts.shape == steps.shape
+    X, y = real_numbers(rows), real_numbers(targets)
+    steps, counts = _numbers("step", step), _numbers("count", count)
+    shapes = steps.ndim == 1 and X.shape == (len(steps), dimension) and y.shape == counts.shape == steps.shape
     if steps.dtype.kind not in "iu" or counts.dtype.kind not in "iu" or not shapes:
         raise InvalidParameter("rows must have one step, one target and one whole count each")
     if not _kernels.one_row_per_step(steps, counts, problems, users):
@@ -213,16 +214,28 @@ def _checked(
     return X, y, steps, counts
 
 
-def _unpack(values: Array, dimension: int, balance: float) -> tuple[Array, Array]:
-    stacked = np.ascontiguousarray(values, dtype=float).reshape(-1, _coordinates(dimension))
-    return _kernels.unpack(stacked, dimension, balance)
+def _stacked(values: Array, size: int, steps: int) -> Array:
+    """[step, coordinate], of a vector of `size` numbers; an error about it shows none of them."""
+    vector = real_numbers(values)
+    if vector.shape != (size,):
+        raise InvalidParameter(f"values must have shape ({size},), got {vector.shape}")
+    return vector.reshape(steps, -1)
+
+
+def _numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """An array, whatever its type; an error about it shows no value."""
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError):
+        raise InvalidParameter(f"{name} must be an array of whole numbers, got {type(values).__name__}") from None
 
 
 def _unit_row_l1(dimension: int, relation: Relation) -> float:
     """Of one row in the unit ball: see `WeightedRows`."""
-    by_l2 = math.sqrt(_coordinates(dimension)) * (1.0 if relation == Relation.NULL else math.sqrt(2))
+    is_null = parse_relation(relation) == Relation.NULL
+    by_l2 = math.sqrt(_coordinates(dimension)) * (1.0 if is_null else math.sqrt(2))
     one = 1 + dimension / math.sqrt(2)
-    return min(by_l2, one * (1 if relation == Relation.NULL else 2))
+    return min(by_l2, one * (1 if is_null else 2))
 
 
 def _coordinates(dimension: int) -> int:

@@ -17,7 +17,6 @@ from confide.statistics.bounds import Rows
 from confide.trajectory import Indices, Trajectories, TransitionCounts
 
 _MANY = 4096  # rows that are worth counting
-_LONGEST = 10**7  # steps of a counted episode
 
 
 def valid_transitions(users: Trajectories | TransitionCounts, steps: int, states: int, actions: int) -> TransitionCounts:
@@ -25,14 +24,13 @@ def valid_transitions(users: Trajectories | TransitionCounts, steps: int, states
     if isinstance(users, Trajectories):
         return _of_trajectories(users, steps, states, actions)
     seen = users
-    whole = all(part.dtype.kind == "i" for part in (seen.step, seen.state, seen.action, seen.next_state, seen.count))
-    horizon = int(seen.step.max(initial=0)) + 1 if whole else 0
-    if not whole or horizon > _LONGEST or not _kernels.one_row_per_step(seen.step, seen.count, horizon, seen.users):
-        raise InvalidParameter("every user has at most one transition per step")
     keep = (seen.step >= 0) & (seen.step < steps) & (seen.state >= 0) & (seen.state < states)
     keep &= (seen.action >= 0) & (seen.action < actions) & (seen.next_state >= 0) & (seen.next_state < states)
     step, state, action, after = (part[keep] for part in (seen.step, seen.state, seen.action, seen.next_state))
-    return TransitionCounts(step, state, action, after, seen.reward[keep], seen.count[keep], seen.users, seen.horizon)
+    count = seen.count[keep]
+    if not _kernels.one_row_per_step(step, count, steps, seen.users):
+        raise InvalidParameter("every user has at most one transition per step")
+    return TransitionCounts(step, state, action, after, seen.reward[keep], count, seen.users, seen.horizon)
 
 
 def _of_trajectories(users: Trajectories, steps: int, states: int, actions: int) -> TransitionCounts:
@@ -82,6 +80,9 @@ class RewardTargets:
         G = (features.rows**2).sum(axis=-1) + (bound.balance * features.largest) ** 2 / 2  # positive: Y >= 1/2
         self._weight = np.broadcast_to(1 / np.sqrt(G) if weights is None else np.asarray(weights), G.shape)
         self._bound, self._offset, self._rows = bound, features.offset, features.rows * self._weight[..., None]
+
+    def tables(self) -> list[Array]:
+        return [self._rows, self._offset, self._weight]
 
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         h, s, a, reward, n = outcomes(users, self._bound.steps, *self._weight.shape)

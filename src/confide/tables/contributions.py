@@ -112,6 +112,9 @@ class BudgetedVisits:
         tables = {"indptr": support.indptr.tolist(), "successors": support.successors.tolist(), "costs": self.costs.tolist()}
         return {"kind": "budget", "balance": balance, **sizes, **tables}
 
+    def tables(self) -> list[npt.NDArray[np.int64]]:
+        return [self._support.indptr, self._support.successors, self.costs]
+
     def contribution(self, users: Trajectories | TransitionCounts) -> Bounded:
         if isinstance(users, TransitionCounts):
             raise InvalidParameter("a budget is spent along a path: users must come as trajectories, not as counts")

@@ -1,14 +1,17 @@
 """DP-UCBVI [QiaoWang23]: optimistic value iteration with a Bernstein bonus, on private counts that are made consistent."""
 
 from dataclasses import replace
+from typing import Any
 
 from confide.learning.learner import Learner
+from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.request import LocalDP, Request
 from confide.privatizers import Schedule
+from confide.problems.sizes import ProblemSizes
 from confide.problems.tabular import TabularPublic
 from confide.tables.printed import DPUCBVIRule, TableSetting
-from confide.tables.ucbvi import Choices
+from confide.tables.ucbvi import Choices, table_footprint
 
 
 class DPUCBVI(Learner):
@@ -26,6 +29,10 @@ class DPUCBVI(Learner):
 
     name = "dp-ucbvi"
     abilities = replace(Learner.abilities, counts=False)
+
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+        return table_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
         self,

@@ -1,15 +1,18 @@
 """LDP-OBI [Garcelon21]: optimistic backward induction on messages that are noised on the users' devices."""
 
 from dataclasses import replace
+from typing import Any
 
 from confide.errors import PrivacyError
 from confide.learning.learner import Learner
+from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.request import LocalDP, NoPrivacy, Request
 from confide.privatizers import Schedule
+from confide.problems.sizes import ProblemSizes
 from confide.problems.tabular import TabularPublic
 from confide.tables.printed import OBIRule
-from confide.tables.ucbvi import Choices
+from confide.tables.ucbvi import Choices, table_footprint
 
 
 class LDPOBI(Learner):
@@ -29,6 +32,10 @@ class LDPOBI(Learner):
 
     name = "ldp-obi"
     abilities = replace(Learner.abilities, counts=False)
+
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+        return table_footprint(sizes, episodes=episodes, privacy=privacy, layers=1 if sizes.stationary else None, **options)
 
     def __init__(
         self,

@@ -1,15 +1,18 @@
 """PUCB [Vietri20]: the first private learner of tables, as printed and with the least noise that the guarantee needs."""
 
 from dataclasses import replace
+from typing import Any
 
 from confide.errors import PrivacyError
 from confide.learning.learner import Learner
+from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.privacy.request import LocalDP, Request
 from confide.privatizers import Schedule
+from confide.problems.sizes import ProblemSizes
 from confide.problems.tabular import TabularPublic
 from confide.tables.printed import PUCBRule
-from confide.tables.ucbvi import Choices
+from confide.tables.ucbvi import Choices, table_footprint
 
 
 class PUCB(Learner):
@@ -29,6 +32,10 @@ class PUCB(Learner):
 
     name = "pucb"
     abilities = replace(Learner.abilities, counts=False)
+
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+        return table_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
         self,

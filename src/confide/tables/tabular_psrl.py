@@ -1,21 +1,26 @@
 """Posterior sampling on private counts: our own learner for tables of which nothing is known. Privacy is proved, regret is measured."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from confide._memory import refuse_more_than_available
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
-from confide.mechanisms.sources import NoiseSource
+from confide.learning.resources import Footprint, numbers_of_users
+from confide.mechanisms.sources import NoiseSource, check_source
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Released
 from confide.privacy.request import Request
 from confide.privatizers import Schedule, counter_of_rates, geometric
 from confide.privatizers.schedule import divided
+from confide.problems.sizes import ProblemSizes, sizes_of
 from confide.problems.tabular import TabularPublic
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
+from confide.tables.footprint import STATE_SUPPORT, TableSizes
 from confide.tables.model_planning import (
     LARGE,
     History,
@@ -46,6 +51,26 @@ RARE, FLAT = 0.02, 0.2  # there pairs of v visits weigh (v + RARE)^-FLAT
 HEAVIEST = 0.49  # the largest squared weight: every user counts at least twice
 TIES = 1e-9  # differences of value that are none
 WINDOW, NUMBERS = 12, 2**22  # releases that are kept as they are, and their numbers together
+# Of the estimate of memory and planning time, by `benchmarks/memory.py`: arrays of one number per cell and copies of
+# the policies of the kept releases that exist at the peak, and the time per drawn cell and per visited cell.
+ARRAYS = 14
+COPIES_OF_POLICIES = 3.2
+SECONDS_PER_DRAW = 4.5e-8
+SECONDS_PER_VISIT = 3e-9
+
+
+def policies_of(cells: int) -> int:
+    """How many policies a round has."""
+    return FEWER if cells > LARGE else POLICIES
+
+
+def window_of(released: int, planned: int) -> int:
+    """How many releases are kept as they are, for so many released numbers and planned actions per round."""
+    return max(3, min(WINDOW, NUMBERS // (released + planned)))
+
+
+def default_schedule(episodes: int, cells: int) -> Schedule:
+    return geometric(episodes, first=FIRST, ratio=FASTER if cells > LARGE else GROWTH)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,12 +84,11 @@ class TableSampling:
 
     @property
     def policies(self) -> int:
-        return FEWER if self.support.cells > LARGE else POLICIES
+        return policies_of(self.support.cells)
 
     @property
     def window(self) -> int:
-        of_round = self.bound.size + self.policies * self.public.horizon * self.public.states
-        return max(3, min(WINDOW, NUMBERS // of_round))
+        return window_of(self.bound.size, self.policies * self.public.horizon * self.public.states)
 
     def plan(self, released: Released) -> Round:
         H, S, A = self.public.horizon, self.public.states, self.public.actions
@@ -160,6 +184,32 @@ class TabularPSRL(Learner):
     name = "tabular-psrl"
     abilities = replace(Learner.abilities, counts=False, distributed=True)
 
+    @classmethod
+    def footprint(
+        cls,
+        sizes: ProblemSizes,
+        *,
+        episodes: int,
+        privacy: Request,
+        support: Any = None,
+        schedule: Schedule | None = None,
+        **options: Any,  # noqa: ARG003 - they change nothing
+    ) -> Footprint:
+        table = TableSizes.of(sizes, support)
+        policies = policies_of(table.cells)
+        planned = policies * sizes.horizon * sizes.states
+        kept_releases = window_of(table.released, planned) + 1
+        chosen = choose_schedule(schedule, default_schedule(episodes, table.cells))
+        numbers = (
+            (ARRAYS + 2 * kept_releases) * table.released
+            + COPIES_OF_POLICIES * kept_releases * planned
+            + numbers_of_users(chosen, sizes.horizon, policies)
+        )
+        visited = (kept_releases + 1) * policies * sizes.horizon * table.cells / (sizes.actions * table.layers)
+        seconds = 0.01 + SECONDS_PER_DRAW * policies * table.cells + SECONDS_PER_VISIT * visited
+        counter, _ = counter_of_rates(chosen, privacy)
+        return Footprint(table.released, numbers, seconds, chosen, counter)
+
     def __init__(
         self,
         public: TabularPublic,
@@ -177,11 +227,14 @@ class TabularPSRL(Learner):
             raise InvalidParameter(f'TabularPSRL is in no paper: calibration must be "tight", got calibration={calibration!r}')
         check_choices(calibration, None)
         check_asked(episodes, privacy, distributed=True)
+        discrete = noise is not None and check_source(noise).discrete
+        footprint = self.footprint(sizes_of(public), episodes=episodes, privacy=privacy, support=support, schedule=schedule)
+        refuse_more_than_available(footprint.memory(privacy, discrete=discrete), self.name, STATE_SUPPORT)
         H, known = public.horizon, public.rewards is not None
         layers = layers_of(H, stationary=public.stationary, known_rewards=known)
         cells = support_of(support, layers=layers, states=public.states, actions=public.actions, terminal=public.terminal)
         bound = BudgetedCounts(cells.cells, cells.pairs, H, 0.0 if known else BALANCE)
-        chosen = choose_schedule(schedule, geometric(episodes, first=FIRST, ratio=FASTER if cells.cells > LARGE else GROWTH))
+        chosen = choose_schedule(schedule, default_schedule(episodes, cells.cells))
         counter, ratio = counter_of_rates(chosen, privacy)
         if ratio is None:
             raise InvalidParameter(f"TabularPSRL looks at all releases together, and {chosen.leaves} are too many: choose fewer")

@@ -2,21 +2,24 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from confide.arguments import real
 from confide.errors import InvalidParameter
 from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.resources import Footprint
 from confide.mechanisms.sources import NoiseSource
 from confide.planners.mirror_descent import improve, softmax
 from confide.policy import StochasticPolicy
 from confide.privacy.bounded import Bound, Released
 from confide.privacy.request import LocalDP, Request
 from confide.privatizers import Schedule
+from confide.problems.sizes import ProblemSizes
 from confide.problems.tabular import TabularPublic
 from confide.tables.printed import TableSetting, UCBVIRule
-from confide.tables.ucbvi import Choices, PrintedTables, TightTables
+from confide.tables.ucbvi import Choices, PrintedTables, TightTables, table_footprint
 
 STEP, KEEP = 1.0, 0.25  # of "tight", as in linopt-po
 
@@ -67,6 +70,10 @@ class UCBPO(Learner):
 
     name = "ucbpo"
     abilities = replace(Learner.abilities, counts=False)
+
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+        return table_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
         self,

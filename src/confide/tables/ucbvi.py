@@ -4,13 +4,16 @@ noise."""
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from confide._memory import refuse_more_than_available
 from confide.errors import InvalidParameter
 from confide.learning.arguments import check_asked, check_choices, choose_schedule
 from confide.learning.learner import Calibration, Description, Learner, Round
+from confide.learning.resources import Footprint, numbers_of_users
 from confide.mechanisms.counters import Tree
 from confide.mechanisms.sources import NoiseSource
 from confide.policy import TabularPolicy
@@ -18,9 +21,11 @@ from confide.privacy.bounded import Released
 from confide.privacy.loss import PureDP
 from confide.privacy.request import LocalDP, NoPrivacy, Relation, Request
 from confide.privatizers import Schedule, every_episode, geometric
+from confide.problems.sizes import ProblemSizes, sizes_of
 from confide.problems.tabular import TabularPublic
 from confide.tables.contributions import BudgetedCounts, BudgetedVisits
 from confide.tables.count_contributions import VisitCounts, Visits
+from confide.tables.footprint import FEWER_STATES, TableSizes
 from confide.tables.model_planning import Counts, posterior
 from confide.tables.optimistic_planning import Bonus, Errors, Optimist, greedy
 from confide.tables.printed import MOST, AnyRule, DPUCBVIRule, OBIRule, TableSetting, UCBVIRule, bonus_of_one, starts
@@ -32,6 +37,12 @@ MakeRule = Callable[[TableSetting, float, bool], AnyRule]  # for a setting, an e
 TIES = 1e-9  # differences of value that are none
 FIRST, GROWTH = 100, 1.2  # users of the first round, and how much longer each is than those before it
 BALANCE = 180 / 256  # of rewards against counts
+# Of the estimate of memory and planning time, by `benchmarks/memory.py`: arrays as large as a release that exist at
+# the peak (of printed counts, which have no posterior, fewer), and the time per number of a release and per cell of
+# a backward induction.
+ARRAYS, PRINTED_ARRAYS = 9, 4
+SECONDS_PER_CELL = 4e-8
+SECONDS_PER_SWEPT_CELL = 2e-9
 
 
 def _optimist(public: TabularPublic, *, remaining: bool, known_last: bool) -> Optimist:
@@ -175,11 +186,49 @@ class Choices:
     ) -> Calibration:
         """`factor` and `log`: of the tight bonus; `layers`: of the printed counts, None for one per step."""
         setting = self.setting(public)
+        footprint = table_footprint(
+            sizes_of(public),
+            episodes=self.episodes,
+            privacy=self.privacy,
+            calibration=self.calibration,
+            schedule=self.schedule,
+            layers=layers,
+        )
+        refuse_more_than_available(footprint.memory(self.privacy, discrete=False), self.name, FEWER_STATES)
         epsilon = math.inf if isinstance(self.privacy, NoPrivacy) else self.privacy.epsilon
         rule = make_rule(setting, epsilon, public.rewards is None)
         if self.calibration == "tight":
             return tight(public, rule, self, factor if self.bonus_scale is None else self.bonus_scale, log)
         return paper(public, rule, self, public.horizon if layers is None else layers)
+
+
+def table_footprint(
+    sizes: ProblemSizes,
+    *,
+    episodes: int,
+    privacy: Request,
+    calibration: str = "tight",
+    schedule: Schedule | None = None,
+    layers: int | None = None,
+    **options: Any,  # noqa: ARG001 - they change nothing
+) -> Footprint:
+    """What the optimistic learners of tables need; `layers`: of the printed counts, None for one per step."""
+    if calibration == "tight":
+        table = TableSizes.of(sizes)
+        chosen = choose_schedule(schedule, geometric(episodes, first=FIRST, ratio=GROWTH))
+        released = table.released
+        tree = None
+        arrays = ARRAYS
+    else:
+        chosen = choose_schedule(schedule, every_episode(episodes))
+        pairs = (layers or sizes.horizon) * sizes.states * sizes.actions
+        released = pairs * (sizes.states + 1 + (not sizes.known_rewards))
+        tree = None if isinstance(privacy, LocalDP | NoPrivacy) else Tree(chosen.leaves)
+        arrays = PRINTED_ARRAYS
+    numbers = arrays * released + numbers_of_users(chosen, sizes.horizon)
+    swept = sizes.horizon * sizes.states**2 * sizes.actions
+    seconds = 0.005 + SECONDS_PER_CELL * released + SECONDS_PER_SWEPT_CELL * swept
+    return Footprint(released, numbers, seconds, chosen, tree)
 
 
 def tight(public: TabularPublic, rule: AnyRule, choices: Choices, factor: float, log: float) -> Calibration:
@@ -228,6 +277,10 @@ class UCBVI(Learner):
 
     name = "ucbvi"
     abilities = replace(Learner.abilities, counts=False)
+
+    @classmethod
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint:
+        return table_footprint(sizes, episodes=episodes, privacy=privacy, **options)
 
     def __init__(
         self,

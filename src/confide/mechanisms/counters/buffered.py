@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import array
+from confide.arguments import array, whole
 from confide.errors import InvalidParameter
 from confide.mechanisms.counters import _kernels
-from confide.mechanisms.counters.counter import Memory, check_leaves, check_order, check_time
+from confide.mechanisms.counters.counter import Memory, check_order, check_time
 from confide.privacy.bounded import Array
 
 
@@ -39,7 +39,7 @@ class Buffered:
     coefficient: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        check_leaves(self.leaves)
+        whole("leaves", self.leaves, at_least=1)
         gaps = tuple(array("gaps", self.gaps, ndim=1).tolist()) or optimal_gaps(self.leaves)
         if len(gaps) % 2 or not all(a < b for a, b in zip((0.0, *gaps), (*gaps, 1.0), strict=True)):
             raise InvalidParameter(f"gaps must be an even number of increasing values in (0, 1), got {gaps}")

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import fits, real, whole
+from confide.arguments import COPIES, fits, real, whole
 from confide.errors import InvalidParameter
 from confide.problems.tabular import TabularMDP
 
@@ -37,7 +37,7 @@ def riverswim_stage(*, states: int = 6, horizon: int = 20, seed: int = 0) -> Tab
     """
     usual = riverswim(states=states, horizon=horizon)
     S, H = usual.states, usual.horizon
-    fits(horizon=H, states=S, actions=2, successors=S)
+    fits(copies=COPIES, horizon=H, states=S, actions=2, successors=S)
     swapped = np.random.default_rng(whole("seed", seed, at_least=0)).integers(2, size=(H, S))
     P = np.repeat(usual.transitions.dense(), H, axis=0)
     h, s = np.nonzero(swapped)

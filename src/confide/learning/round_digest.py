@@ -1,0 +1,66 @@
+"""The digest of a round: what a device's message names, so that a server never takes an answer to another question."""
+
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.policy import ContextPolicy, LinearPolicy, Policy, RandomPolicy, StochasticPolicy, TabularPolicy
+
+# Two processors compute the same number with different last bits. Here a number counts to this
+# share of the largest one in its table, so that such rounds have the same digest.
+_BITS = 20
+# The largest number of a table is rounded up to a power of two. A number that is one up to its last
+# bits must not be rounded up on one processor only.
+_ROOM = 1 + 2.0**-10
+_KINDS: tuple[type, ...] = (TabularPolicy, StochasticPolicy, LinearPolicy, ContextPolicy, RandomPolicy)
+
+
+def round_digest(policies: Sequence[Policy], shares: Sequence[float] | None, statistic: Any, size: int | None) -> bytes:
+    """32 bytes, from all tables by which users are served and their episodes become contributions.
+
+    A statistic gives its tables by `tables()`. One without them is the same in all rounds, and its
+    size is all that counts.
+    """
+    digest = hashlib.sha256(b"confide-round-digest/1")
+    tables = getattr(statistic, "tables", None)
+    parts: list[Any] = [[-1 if size is None else size], [] if shares is None else shares]
+    for policy in policies:
+        parts += _policy_tables(policy)
+    if tables is not None:
+        parts += tables()
+    for part in parts:
+        digest.update(_plain_bytes(np.asarray(part)))
+    return digest.digest()
+
+
+def _policy_tables(policy: Policy) -> Iterator[Any]:
+    yield [_KINDS.index(type(policy))]
+    match policy:
+        case TabularPolicy():
+            yield [policy.choices]
+            yield policy.actions
+        case StochasticPolicy():
+            yield policy.weights
+        case LinearPolicy():
+            yield policy.gains
+        case ContextPolicy():
+            yield policy.weights
+            yield [] if policy.widths is None else policy.widths
+        case RandomPolicy():
+            yield [policy.choices]
+
+
+def _plain_bytes(table: npt.NDArray[Any]) -> bytes:
+    """The shape, the exponent of the largest number, and all numbers as whole ones."""
+    largest = float(np.abs(table.astype(float)).max(initial=0.0))
+    if table.dtype.kind in "biu" and largest < 2**_BITS:
+        exponent, whole = 0, table.astype(np.int64)
+    else:
+        exponent = int(np.frexp(largest * _ROOM)[1])
+        whole = np.rint(np.ldexp(np.nan_to_num(table.astype(float)), _BITS - exponent)).astype(np.int64)
+    head = struct.pack(f"<{table.ndim + 2}q", table.ndim, *table.shape, exponent)
+    return head + np.ascontiguousarray(whole).astype("<i8").tobytes()

@@ -1,0 +1,54 @@
+"""The server's half of distributed privacy: it describes batches to devices, and takes the sums that an aggregator opens."""
+
+from typing import TYPE_CHECKING
+
+import numpy.typing as npt
+
+from confide.arguments import kind
+from confide.errors import AnotherRound
+from confide.learning.share_client import ShareClient
+from confide.privatizers.aggregation import DeviceShare, ShareBatch
+from confide.privatizers.distributed import DistributedPrivatizer
+
+if TYPE_CHECKING:
+    from confide.learning.learner import Learner
+
+
+class ShareServer:
+    """What a learner does under `DistributedDP`, as `agent.shares`."""
+
+    def __init__(self, learner: "Learner", privatizer: DistributedPrivatizer) -> None:
+        self._learner, self._privatizer = learner, privatizer
+
+    @property
+    def batch(self) -> ShareBatch:
+        """What devices and the aggregator must know of the open batch. Public."""
+        return self._privatizer.share_batch(self._learner.current_round().digest)
+
+    def absorb_sum(self, batch_id: bytes, total: npt.ArrayLike, devices: int) -> None:
+        """The sum of the open batch, as the aggregator opened it, with so many devices in it. The next release follows.
+
+        If too few devices are in it, `BatchNotOpened` is raised: nothing is released, and the batch begins again.
+        """
+        with self._learner._releasing():
+            self._privatizer.receive_sum(batch_id, total, devices)
+
+    def client(self) -> ShareClient:
+        """One more user's device of the open batch, for devices that live in the same process."""
+        privatizer = self._privatizer
+        return ShareClient(self._learner.algorithm, privatizer.privacy, self.batch, privatizer.device_source())
+
+    def simulate_aggregation(self, batch: ShareBatch, share: DeviceShare) -> None:
+        """SIMULATION of an ideal aggregator, for `ShareClient.contribute`. It sees every share: never use it for real users."""
+        with self._learner._releasing():
+            if kind("batch", batch, ShareBatch).round != self._learner.current_round().digest:
+                raise AnotherRound("the share answers another round than that of the open batch")
+            self._privatizer.simulate_aggregation(batch, share)
+
+    def stay_away(self, users: int) -> None:
+        """SIMULATION: so many more devices of the open batch do not take part, and the batch is opened without them.
+
+        If more of them stay away than the guarantee allows, `BatchNotOpened` is raised: nothing is released, and the batch begins again.
+        """
+        with self._learner._releasing():
+            self._privatizer.stay_away(users)

@@ -1,0 +1,112 @@
+"""The estimate of memory and planning time. `benchmarks/memory.py` compares it with what runs really take."""
+
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import confide
+from confide import _memory
+from confide.agents.catalogue import AGENTS, agent_class, fits, make_agent
+from confide.agents.estimate import estimate_agent, estimate_resources, refuse_above, refuse_what_does_not_fit
+from confide.errors import InvalidParameter
+from confide.problems import make
+from confide.problems.catalogue import PROBLEMS
+from confide.problems.sizes import ProblemSizes, sizes_by_name, sizes_of
+
+PRIVACY = confide.JointDP(1.0, 1e-5)
+LARGE_TABLE = ProblemSizes(family="table", horizon=20, states=10_000, actions=2)
+
+
+def estimate(agent, problem, privacy=PRIVACY, **options):
+    return estimate_resources(agent, problem, episodes=20_000, privacy=privacy, **options)
+
+
+def listed_support(states, successors):
+    """As many successors for each state and action, as rows (s, a, s')."""
+    rows = np.indices((states, 2, successors)).reshape(3, -1).T
+    rows[:, 2] = (rows[:, 0] + rows[:, 2]) % states
+    return rows
+
+
+def test_a_stated_support_needs_memory_in_proportion_to_it():
+    full = estimate("tabular-psrl", LARGE_TABLE)
+    sparse = estimate("tabular-psrl", LARGE_TABLE, support=listed_support(10_000, 10))
+    assert full.memory > 20e9
+    assert sparse.memory < 2e9
+    wider = estimate("tabular-psrl", LARGE_TABLE, support=np.ones((10_000, 10_000), dtype=bool))
+    assert wider == full
+
+
+def test_an_estimate_allocates_nothing_of_the_problem_size():
+    huge = ProblemSizes(family="table", horizon=100, states=10**6, actions=100)
+    estimate("tabular-psrl", huge)
+    tracemalloc.start()
+    started = time.perf_counter()
+    found = estimate("tabular-psrl", huge)
+    seconds = time.perf_counter() - started
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.memory > 1e15
+    assert peak < 10**6
+    assert seconds < 1
+
+
+@pytest.mark.parametrize("name", [name for name in AGENTS if AGENTS[name].paper])
+def test_every_learner_of_the_catalogue_has_an_estimate(name):
+    family = AGENTS[name].family
+    problem = next(make(other) for other, entry in PROBLEMS.items() if entry.family == family and fits(name, make(other).public))
+    privacy = confide.JointDP(1.0, 1e-5)
+    agent = make_agent(name, problem, episodes=20_000, privacy=privacy)
+    before = estimate(name, problem)
+    assert before == estimate(agent_class(name), problem)
+    assert 30e6 < before.memory < 300e6
+    assert before.planning_seconds > 0
+    assert estimate_agent(agent, problem).memory == pytest.approx(before.memory, rel=0.02)
+
+
+@pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "icu-sepsis"])
+def test_sizes_by_name_are_those_of_the_problem(name):
+    horizon = 7 if PROBLEMS[name].family != "linear bandit" and name not in ("deep-sea", "lock-rewards") else None
+    by_name, made = sizes_by_name(name, horizon), sizes_of(make(name, horizon=horizon))
+    assert by_name.memory > 0 or made.states == 0 or PROBLEMS[name].family == "linear control"
+    assert (by_name.horizon, by_name.states, by_name.actions) == (made.horizon, made.states, made.actions)
+    assert (by_name.dimension, by_name.stationary, by_name.known_rewards) == (
+        made.dimension,
+        made.stationary,
+        made.known_rewards,
+    )
+
+
+@pytest.mark.parametrize("name", ["lock-rewards", "garnet", "latent", "linear-bandit", "oscillator"])
+def test_sizes_of_a_file_are_read_from_its_headers(name, tmp_path, monkeypatch):
+    problem = make(name)
+    problem.save(tmp_path / "problem.npz")
+    monkeypatch.setattr("confide.problems.sizes.make", None)  # the problem itself is not read
+    by_file = sizes_by_name(str(tmp_path / "problem.npz"))
+    made = sizes_of(problem)
+    for field in ("family", "horizon", "states", "actions", "dimension", "reward_dimension", "stationary", "known_rewards"):
+        assert getattr(by_file, field) == getattr(made, field), field
+
+
+def test_a_problem_that_is_too_large_is_estimated_by_name():
+    found = estimate("likelihood-vi", "lock", horizon=10**6)
+    assert found.problem > 10e9
+    with pytest.raises(
+        InvalidParameter, match=r"tabular-psrl needs about 37 GB.*at most 1 GB: choose a problem with fewer states"
+    ):
+        refuse_above(estimate("tabular-psrl", LARGE_TABLE), 10**9, "tabular-psrl", LARGE_TABLE)
+
+
+def test_what_needs_more_than_the_available_memory_is_refused(monkeypatch):
+    found = estimate("tabular-psrl", LARGE_TABLE)
+    monkeypatch.setattr(_memory, "available_memory", lambda: found.memory / 0.81)
+    with pytest.raises(
+        InvalidParameter, match=r"80% of the available memory are .*: choose a problem with fewer states, or state"
+    ):
+        refuse_what_does_not_fit(found, "tabular-psrl", LARGE_TABLE)
+    monkeypatch.setattr(_memory, "available_memory", lambda: found.memory / 0.79)
+    refuse_what_does_not_fit(found, "tabular-psrl", LARGE_TABLE)
+    monkeypatch.setattr(_memory, "available_memory", lambda: None)
+    refuse_what_does_not_fit(found, "tabular-psrl", LARGE_TABLE)
