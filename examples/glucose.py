@@ -223,6 +223,7 @@ class Eavesdropper:
 
     @cached_property
     def _learner(self) -> CertaintyEquivalentLQ:
+        # The patients are simulated, and an attack needs many fast draws.
         noise = FastSource(np.random.default_rng(0))
         made = CertaintyEquivalentLQ(self.system.public, episodes=self.patients, privacy=self.privacy, noise=noise)
         made.next_batch()

@@ -23,6 +23,7 @@ def main(folder: Path) -> None:
     schedule = geometric(USERS)
     world = np.random.default_rng(0)
     truth = world.dirichlet(np.ones(DIMENSION), size=STEPS)  # the unknown weights, one vector per step
+    # The data are simulated. For real people use noise_source("secure").
     privatizer = CentralPrivatizer(bound, schedule, privacy=privacy, noise=noise_source("fast", 1))
 
     print(f"{USERS:,} users, {schedule.leaves} releases, {privacy}")

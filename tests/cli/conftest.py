@@ -36,12 +36,12 @@ def confide(monkeypatch, capsys):
 def call(confide):
     """What a command printed that ends with this exit code; errors are one line."""
 
-    def called(*arguments, code=0):
+    def called(*arguments, code=0, lines=1):
         done = confide(*arguments)
         assert done.returncode == code, done.stderr
         if code == 2:
             assert done.stdout == ""
-            assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+            assert lines is None or (done.stderr.startswith("error: ") and done.stderr.count("\n") == lines)
         return done.stderr if code else done.stdout
 
     return called

@@ -21,8 +21,9 @@ from confide.privacy.ledger import Ledger
 from confide.trajectory import LoggedUsers
 
 STATES, USERS = 6, 200
-ASK = ["--states", "6", "--epsilon", "2", "--delta", "1e-4"]
+ASK = ["--states", "6", "--epsilon", "2", "--delta", "1e-4", "--return-bound", "1"]
 FAST = ["--source", "fast", "--seed", "7"]
+ENDS = ["--ends", "--reward-range", "0", "1"]
 
 
 def chain(users=USERS, seed=0):
@@ -84,7 +85,7 @@ def test_values_are_near_the_truth_and_the_same_for_the_same_seed(log, call):
         "relation": "replace",
         "source": "fast",
     }
-    exact = made(call, log, "--states", 6, "--no-privacy")
+    exact = made(call, log, "--states", 6, "--return-bound", 1, "--no-privacy")
     assert np.abs(np.array(first["values"]) - exact["values"])[1:].max() < 0.2
     assert all(low <= value <= high for low, value, high in zip(first["low"], first["values"], first["high"], strict=True))
 
@@ -112,7 +113,7 @@ def test_out_has_everything(log, call):
 
 def test_the_ledger_is_charged_once_for_one_question(log, call):
     ledger = Ledger.init("budget.sqlite", epsilon=2.5, delta=1e-4)
-    pay = ["--ledger", "budget.sqlite"]
+    pay = ["--ledger", "budget.sqlite", "--yes"]
     first = made(call, log, *ASK, *pay, "--out", "out")
     assert any("charged to budget.sqlite" in line["text"] for line in first["said"])
     spent = ledger.spent.mu
@@ -125,14 +126,16 @@ def test_the_ledger_is_charged_once_for_one_question(log, call):
     assert "requested CentralDP(epsilon=2, delta=0.0001)" in refused
     fits = float(refused.rpartition("epsilon=")[2].split(" ")[0])
     assert 0 < fits < 2
-    other = made(call, log, "--states", 6, "--epsilon", fits, "--delta", 1e-4, *pay)
+    other = made(call, log, "--states", 6, "--epsilon", fits, "--delta", 1e-4, *ASK[6:], *pay)
     assert other["values"] != first["values"]
 
 
 def test_too_little_left_is_refused_before_the_log_is_opened(log, call, monkeypatch):
     ledger = Ledger.init("budget.sqlite", epsilon=1.0, delta=1e-4)
     monkeypatch.setattr("confide.logs.open", lambda *_, **__: pytest.fail("the log was opened"))
-    assert "the budget does not cover" in call("evaluate", log, *ASK, "--ledger", "budget.sqlite", "--out", "out", code=2)
+    assert "the budget does not cover" in call(
+        "evaluate", log, *ASK, "--ledger", "budget.sqlite", "--yes", "--out", "out", code=2
+    )
     assert ledger.spends == ()
 
 
@@ -141,7 +144,7 @@ def test_too_little_left_is_refused_before_the_log_is_opened(log, call, monkeypa
 )
 def test_what_is_wrong_is_not_paid_for(log, call, wrong):
     ledger = Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-4)
-    call("evaluate", log, *ASK, "--ledger", "budget.sqlite", "--out", "new/out", *wrong, code=2)
+    call("evaluate", log, *ASK, "--ledger", "budget.sqlite", "--yes", "--out", "new/out", *wrong, code=2)
     assert ledger.spends == ()
     assert not os.path.exists("new")
 
@@ -154,7 +157,7 @@ def test_an_error_after_the_charge_says_so_and_the_same_command_costs_nothing(lo
         raise error
 
     ledger = Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-4)
-    ask = [log, *ASK, "--ledger", "budget.sqlite"]
+    ask = [log, *ASK, "--ledger", "budget.sqlite", "--yes"]
     with monkeypatch.context() as broken:
         broken.setattr("confide.logs.log.Logs.total", fail)
         said = call("evaluate", *ask, "--out", "out", code=130 if isinstance(error, KeyboardInterrupt) else 2)
@@ -170,7 +173,7 @@ def test_an_error_after_the_charge_says_so_and_the_same_command_costs_nothing(lo
 
 def test_an_estimate_that_was_cut_off_is_written_again(log, call):
     ledger = Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-4)
-    ask = [log, *ASK, "--ledger", "budget.sqlite", "--out", "out"]
+    ask = [log, *ASK, "--ledger", "budget.sqlite", "--yes", "--out", "out"]
     first = made(call, *ask)
     for name in ("estimate.npz", "certificate.json"):
         with open(f"out/{name}", "r+b") as file:
@@ -186,7 +189,7 @@ def test_the_same_file_by_another_spelling_is_the_same_question(log, call):
     os.symlink(log, "link.parquet")
     os.mkdir("sub")
     for path in (log, "./sub/../log.parquet", os.path.abspath(log), "link.parquet"):
-        made(call, path, *ASK, "--ledger", "budget.sqlite")
+        made(call, path, *ASK, "--ledger", "budget.sqlite", "--yes")
     assert len(ledger.spends) == 1
 
 
@@ -196,7 +199,7 @@ def test_other_files_columns_and_caps_are_other_questions():
     from confide.privacy import CentralDP
 
     def asked(files=("a.parquet",), noise="secure", name=None, **layout):
-        estimator, privacy = CountsAndSums(states=6), CentralDP(1.0, 1e-6)
+        estimator, privacy = CountsAndSums(states=6, return_bound=1.0), CentralDP(1.0, 1e-6)
         return LogRelease(
             "counts-and-sums", estimator, privacy, Noise(noise, ""), list(files), {"max_steps": 9} | layout, name, ValueEstimate
         ).id
@@ -209,7 +212,7 @@ def test_other_files_columns_and_caps_are_other_questions():
 
 
 def test_delta_that_promises_nothing(log, call):
-    found = made(call, log, "--states", 6, "--epsilon", 1, "--delta", 0.01)
+    found = made(call, log, "--states", 6, "--epsilon", 1, "--delta", 0.01, "--return-bound", 1)
     assert found["warnings"] == [
         "delta=0.01 is not below 1/200, one over the number of users: publishing 2 records unchanged "
         "would satisfy the same guarantee; use a smaller delta"
@@ -220,7 +223,7 @@ def test_no_privacy_only_when_asked_for(log, call):
     assert "--epsilon and --delta" in call("evaluate", log, "--states", 6, code=2)
     assert "--delta missing" in call("evaluate", log, "--states", 6, "--epsilon", 1, code=2)
     assert "--no-privacy cannot be combined with --epsilon or --delta" in call("evaluate", log, *ASK, "--no-privacy", code=2)
-    shown = call("evaluate", log, "--states", 6, "--no-privacy", "--out", "open")
+    shown = call("evaluate", log, "--states", 6, "--return-bound", 1, "--no-privacy", "--out", "open")
     assert "NONE: no noise was added, and users are not protected. For the data holder" in " ".join(shown.split())
     assert "visits (exact)" in shown
     assert stat.S_IMODE(os.stat("open/estimate.npz").st_mode) == 0o600
@@ -250,7 +253,7 @@ def test_without_opendp_nothing_is_released_with_fast_noise_unless_asked_for(log
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "opendp", None)
         without.setattr("confide.evaluation.catalogue.find_spec", lambda _name: None)
-        said = call("evaluate", log, *ASK, "--ledger", "budget.sqlite", code=2)
+        said = call("evaluate", log, *ASK, "--ledger", "budget.sqlite", "--yes", code=2)
         assert "secure noise needs OpenDP" in said and "--source fast" in said
         assert not Ledger("budget.sqlite").spends
         assert made(call, log, *ASK, *FAST)["promise"]["source"] == "fast"
@@ -414,12 +417,81 @@ def test_known_or_privately_estimated_propensities(call):
     logged = made(call, "thrown.parquet", *ask)["values"]
     assert "column 'probability' is missing" in call("evaluate", "bare.parquet", *ask, code=2)
     assert made(call, "bare.parquet", *ask, "--behaviour", "policy.npz")["values"] == pytest.approx(logged, abs=0.2)
-    bare, open_ = ask[6:12], ["--states", 6, "--no-privacy"]
+    bare, open_ = ask[6:14], ["--states", 6, "--no-privacy"]
     listed = made(call, "bare.parquet", *open_, *bare, "--behaviour", "halves.csv")
     assert listed["values"] == pytest.approx(made(call, "thrown.parquet", *open_, *bare)["values"])
-    call("learn", "bare.parquet", "--states", 6, "--actions", 2, "--epsilon", 50, "--delta", "1e-4", *FAST, "--out", "learned")
+    call(
+        "learn",
+        "bare.parquet",
+        "--states",
+        6,
+        "--actions",
+        2,
+        "--epsilon",
+        50,
+        "--delta",
+        "1e-4",
+        *FAST,
+        *ENDS,
+        "--out",
+        "learned",
+    )
     estimated = made(call, "bare.parquet", *ask, "--behaviour", "learned")
     assert estimated["values"] == pytest.approx(logged, abs=0.3)
     assert "if actions were taken with the stated probabilities" in json.dumps(estimated)
     np.savetxt("wrong.csv", np.full((STATES, 2), 0.7), delimiter=",")
     assert "behaviour must be probabilities" in call("evaluate", "bare.parquet", *ask, "--behaviour", "wrong.csv", code=2)
+
+
+def rewarded(world_steps=12, reward=0.5):
+    """Everybody earns `reward` in each of so many steps, in one state."""
+    count = 50
+    rows = count * world_steps
+    starts = np.arange(0, rows + 1, world_steps)
+    return LoggedUsers(np.zeros(rows, np.int64), np.full(rows, reward), starts, np.arange(count + 1), np.ones(count, bool))
+
+
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize("estimator", ["counts-and-sums", "dp-lsw", "subsample"])
+def test_no_default_clips_returns(call, estimator):
+    """Everybody earns 6. A default range [0, 1] made it 1, without a word."""
+    write("paid.parquet", rewarded())
+    private = ["--epsilon", 500, "--delta", 0.5, "--source", "fast", "--seed", 0]
+    ask = ["paid.parquet", "--states", 1, *private, "--max-steps", 12, "--estimator", estimator]
+    refused = call("evaluate", *ask, code=2)
+    assert "the range of returns is not known" in refused and "--reward-range" in refused and "--return-bound" in refused
+    found = made(call, *ask, "--reward-range", 0, 1)
+    assert found["values"][0] == pytest.approx(6, abs=0.5)
+    said = {line["about"]: line["text"] for line in found["said"]}
+    assert "up to 12 rewards in [0, 1] at discount 1" in said["returns"] and "returns are in [0, 12]" in said["returns"]
+    clipped = made(call, *ask, "--return-bound", 2)
+    assert clipped["values"][0] < 3
+    said = {line["about"]: line["text"] for line in clipped["said"]}
+    assert "returns outside [0, 2] are clipped to this range, which --return-bound gave" in said["returns"]
+    assert "not both" in call("evaluate", *ask, "--reward-range", 0, 1, "--return-bound", 2, code=2)
+
+
+@pytest.mark.usefixtures("log")
+def test_the_range_of_returns_is_known_before_a_charge(call):
+    write("paid.parquet", rewarded(reward=-0.5))
+    ledger = Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-4)
+    ask = [
+        "paid.parquet",
+        "--states",
+        1,
+        "--epsilon",
+        1,
+        "--delta",
+        1e-5,
+        "--max-steps",
+        12,
+        "--ledger",
+        "budget.sqlite",
+        "--yes",
+    ]
+    assert "the range of returns is not known" in call("evaluate", *ask, code=2)
+    refused = call("evaluate", *ask, "--reward-range", -1, 1, "--estimator", "dp-lsw", code=2)
+    assert "rewards may be negative" in refused
+    assert ledger.spends == ()
+    exact = ["--no-privacy", "--reward-range", -1, 0, "--max-steps", 12]
+    assert made(call, "paid.parquet", "--states", 1, *exact)["values"][0] == pytest.approx(-6, abs=0.5)

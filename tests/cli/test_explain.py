@@ -69,3 +69,12 @@ def test_errors_are_one_line(arguments, message, capsys):
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+
+
+def test_memory_and_planning_time_are_printed_and_in_json(call):
+    shown = call("explain", "tabular-psrl", "--on", "riverswim", "--episodes", "1000")
+    assert "peak memory" in shown
+    assert "planning time" in shown
+    (facts,) = json.loads(call("explain", "tabular-psrl", "--on", "riverswim", "--episodes", "1000", "--json"))["agents"]
+    assert 50e6 < facts["memory_bytes"] < 100e6
+    assert 0 < facts["planning_seconds"] < 1

@@ -16,8 +16,10 @@ from confide.offline import PrivateModel
 from confide.policy import load_policy, uniform_policy
 from confide.privacy.ledger import Ledger
 from confide.problems import riverswim
+from confide.trajectory import LoggedUsers
 
-ASK = ["--states", 4, "--actions", 2, "--epsilon", 2, "--delta", "1e-5", "--discount", 0.9]
+ENDS = ["--no-ends", "--reward-range", 0, 1]
+ASK = ["--states", 4, "--actions", 2, "--epsilon", 2, "--delta", "1e-5", "--discount", 0.9, *ENDS]
 FAST = ["--source", "fast", "--seed", 7]
 
 
@@ -49,9 +51,9 @@ def test_the_summary_says_what_was_learned_and_what_it_rests_on(log, call):
 
 def test_the_folder_has_everything_and_the_ledger_is_charged_once(log, call):
     Ledger.init("budget.sqlite", epsilon=2.2, delta=1e-5)
-    ask = ["learn", log, *ASK, *FAST, "--rewards", "rewards.csv", "--ledger", "budget.sqlite", "--out", "out"]
+    ask = ["learn", log, *ASK, *FAST, "--rewards", "rewards.csv", "--ledger", "budget.sqlite", "--yes", "--out", "out"]
     first, again = (json.loads(call(*ask, "--json")) for _ in range(2))
-    assert first["choices"] == again["choices"] == [1, 1, 1, 1] and first["values"] == again["values"]
+    assert first["choices"] == again["choices"] == [1, 1, 1, 1] and first["value"] == again["value"]
     assert [spend.released for spend in Ledger("budget.sqlite").spends] == [True]
     model = PrivateModel.load("out")
     assert model.value(load_policy("out/policy.npz")) == pytest.approx(first["value"])
@@ -68,14 +70,14 @@ def test_the_folder_has_everything_and_the_ledger_is_charged_once(log, call):
     assert "consistent" in call("verify", "out/certificate.json")
     assert "already contains a model" in call("learn", log, *ASK, *FAST, "--out", "out", code=2)
     assert "the budget does not cover" in call(
-        "learn", log, *ASK, "--ledger", "budget.sqlite", "--id", "more", "--out", "b", code=2
+        "learn", log, *ASK, "--ledger", "budget.sqlite", "--yes", "--id", "more", "--out", "b", code=2
     )
 
 
 def test_a_failure_after_the_charge_is_made_good_for_nothing(log, call, monkeypatch):
     """As `evaluate`: the charge is on the disk before the log is read, and the same command goes on."""
     Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-5)
-    ask = ["learn", log, *ASK, "--rewards", "rewards.csv", "--ledger", "budget.sqlite", "--out", "out"]
+    ask = ["learn", log, *ASK, "--rewards", "rewards.csv", "--ledger", "budget.sqlite", "--yes", "--out", "out"]
     with monkeypatch.context() as broken:
         broken.setattr("confide.logs.log.Logs.total", lambda *_, **__: (_ for _ in ()).throw(LogError("the disk is gone")))
         assert "already charged for this release" in call(*ask, code=2)
@@ -86,7 +88,21 @@ def test_a_failure_after_the_charge_is_made_good_for_nothing(log, call, monkeypa
 
 def test_learned_rewards_and_no_privacy(log, call):
     found = json.loads(
-        call("learn", log, *ASK[:4], "--discount", 0.9, "--no-privacy", "--max-steps", 21, "--json", "--out", "open")
+        call(
+            "learn",
+            log,
+            *ASK[:4],
+            "--discount",
+            0.9,
+            "--no-privacy",
+            "--ends",
+            *ENDS[1:],
+            "--max-steps",
+            21,
+            "--json",
+            "--out",
+            "open",
+        )
     )
     assert found["choices"] == [1, 1, 1, 1] and not found["promise"]["private"]
     assert "NO PRIVACY" in Path("open/report.html").read_text()
@@ -108,7 +124,7 @@ def test_learned_rewards_and_no_privacy(log, call):
 )
 def test_errors_are_one_line_before_anything_is_charged(log, call, more, said):
     Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-5)
-    assert said in call("learn", log, *ASK, "--ledger", "budget.sqlite", *more, code=2)
+    assert said in call("learn", log, *ASK, "--ledger", "budget.sqlite", "--yes", *more, code=2)
     assert Ledger("budget.sqlite").spends == ()
 
 
@@ -129,12 +145,16 @@ def labelled(tmp_path, monkeypatch):
 
 def test_declared_labels_say_how_many_states_and_actions_there_are(labelled, call):
     call(*labelled, "--out", "log.parquet", "--states-file", "states.txt", "--actions-file", "actions.txt")
-    found = json.loads(call("learn", "log.parquet", "--no-privacy", "--discount", 0.9, "--json"))
+    found = json.loads(call("learn", "log.parquet", "--no-privacy", "--ends", *ENDS[1:], "--discount", 0.9, "--json"))
     assert list(found["policy"]) == ["well", "ill"] and found["actions"] == ["rest", "drug"]
-    ended = json.loads(call("learn", "log.parquet", "--no-privacy", "--discount", 0.9, "--terminal", "ill", "--json"))
+    ended = json.loads(
+        call("learn", "log.parquet", "--no-privacy", "--ends", *ENDS[1:], "--discount", 0.9, "--terminal", "ill", "--json")
+    )
     assert ended["visits"][0] > 0 and ended["visits"][1] == 0  # nothing is counted where nothing follows
     assert "or a declared label, got 'dead'" in call("learn", "log.parquet", "--no-privacy", "--terminal", "dead", code=2)
-    assert json.loads(call("evaluate", "log.parquet", "--no-privacy", "--discount", 0.9, "--json"))["labels"] == ["well", "ill"]
+    assert json.loads(call("evaluate", "log.parquet", "--no-privacy", "--return-bound", 1, "--discount", 0.9, "--json"))[
+        "labels"
+    ] == ["well", "ill"]
 
 
 def test_a_policy_of_clusters_says_what_to_do_for_each_label(labelled, call):
@@ -142,9 +162,9 @@ def test_a_policy_of_clusters_says_what_to_do_for_each_label(labelled, call):
     Path("clusters.csv").write_text("# public\nwell,at home\nill, in hospital\nshock,in hospital\n")
     more = ["--out", "log.parquet", "--actions-file", "actions.txt", "--state-clusters"]
     assert "clusters of 3 declared labels" in call(*labelled, *more, "clusters.csv")
-    assert "clusters of 3 labels" in call("learn", "log.parquet", "--no-privacy", "--discount", 0.9, "--out", "out").replace(
-        "\n", " "
-    )
+    assert "clusters of 3 labels" in call(
+        "learn", "log.parquet", "--no-privacy", "--ends", *ENDS[1:], "--discount", 0.9, "--out", "out"
+    ).replace("\n", " ")
     found = json.loads(Path("out/policy.json").read_text())
     assert list(found["policy"]) == ["at home", "in hospital"]
     done, lifted = found["policy"], found["policy_of_members"]
@@ -154,8 +174,8 @@ def test_a_policy_of_clusters_says_what_to_do_for_each_label(labelled, call):
     assert "a label and its cluster" in call(*labelled, *more, "states.txt", code=2)
 
 
-def test_labels_from_the_data_say_nothing(labelled, call):
-    call(*labelled, "--out", "log.parquet", "--labels-from-data")
+def test_numbers_of_states_are_never_taken_from_the_data(labelled, call):
+    call(*labelled, "--out", "log.parquet")
     for command in ("learn", "evaluate"):
         said = call(command, "log.parquet", "--no-privacy", code=2)
         assert "--states is missing: the log declares no labels of states" in said and "--states-file" in said
@@ -165,9 +185,23 @@ def test_labels_from_the_data_say_nothing(labelled, call):
 def test_a_policy_that_changes_nothing_is_not_tested(log, call):
     """Noise would show one in twenty of them to be better."""
     Ledger.init("budget.sqlite", epsilon=2, delta=1e-5)
-    ask = ["--max-steps", 21, "--holdout", 0.5, "--probability", "probability", "--pessimism", 1e6, "--ledger", "budget.sqlite"]
+    ask = [
+        "--max-steps",
+        21,
+        "--holdout",
+        0.5,
+        "--probability",
+        "probability",
+        "--pessimism",
+        1e6,
+        "--ledger",
+        "budget.sqlite",
+        "--yes",
+    ]
     found = json.loads(call("learn", log, *ASK, "--rewards", "rewards.csv", *ask, "--json"))
     assert found["improvement"] is None and set(found["choices"]) == {2}
+    said = [line["text"] for line in found["said"] if line["about"] == "tested"]
+    assert len(said) == 1 and "not tested, and no bound: the policy is the logged one in every state" in said[0]
     assert [spend.part[1] for spend in Ledger("budget.sqlite").spends] == ["learn"]
 
 
@@ -187,7 +221,7 @@ def test_people_held_out_say_whether_it_is_better_at_no_further_cost(log, call):
         "--probability",
         "probability",
     ]
-    ask += ["--ledger", "budget.sqlite", "--out", "out"]
+    ask += ["--ledger", "budget.sqlite", "--yes", "--out", "out"]
     first, again = (json.loads(call(*ask, "--json")) for _ in range(2))
     assert first["improvement"] == again["improvement"] and first["users"] + first["improvement"]["users"] == 2000
     assert [spend.part[1] for spend in Ledger("budget.sqlite").spends] == ["learn", "test"]
@@ -217,7 +251,7 @@ def test_kill_9_with_people_held_out_charges_each_part_once(log, call, reads, pa
     """Killed when the first part was read, or the second: the same command goes on, and each part has been charged once."""
     Ledger.init("budget.sqlite", epsilon=2, delta=1e-5)
     ask = ["learn", log, *ASK, "--rewards", "rewards.csv", "--max-steps", "21", "--holdout", "0.5"]
-    ask += ["--ledger", "budget.sqlite", "--out", "out"]
+    ask += ["--ledger", "budget.sqlite", "--yes", "--out", "out"]
     killed = subprocess.run([sys.executable, "-c", KILLED, str(reads), *map(str, ask)], check=False, capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     before = Ledger("budget.sqlite")
@@ -226,7 +260,7 @@ def test_kill_9_with_people_held_out_charges_each_part_once(log, call, reads, pa
     after = Ledger("budget.sqlite")
     assert [spend.part[1] for spend in after.spends] == ["learn", "test"] and all(spend.released for spend in after.spends)
     assert after.spent == before.spent  # the larger loss of the two, which was charged before the kill
-    assert first["improvement"] == again["improvement"] and first["values"] == again["values"]
+    assert first["improvement"] == again["improvement"] and first["value"] == again["value"]
     shown = " ".join(call("ledger", "show", "budget.sqlite").split())
     assert (
         "the learning part: the policy is learned from these users" in shown
@@ -235,3 +269,39 @@ def test_kill_9_with_people_held_out_charges_each_part_once(log, call, reads, pa
     assert "the largest of their losses counts, not the sum" in shown
     listed = json.loads(call("ledger", "show", "budget.sqlite", "--json"))["spends"]
     assert [each["part"]["name"] for each in listed] == ["learn", "test"]
+
+
+@pytest.mark.parametrize(("given", "said"), [(ENDS[1:], "--no-ends"), (["--ends"], "--reward-range LOW HIGH")])
+def test_what_a_short_trajectory_means_is_asked_before_a_charge(log, call, given, said):
+    """Learned rewards made short trajectories end, and were clipped to [0, 1]: both without a word."""
+    Ledger.init("budget.sqlite", epsilon=3.0, delta=1e-5)
+    assert said in call("learn", log, *ASK[:10], *given, "--ledger", "budget.sqlite", "--yes", code=2)
+    assert Ledger("budget.sqlite").spends == ()
+
+
+def test_the_answer_decides_what_follows_a_short_trajectory(tmp_path, call, monkeypatch):
+    """Everybody earns .4 a step for three steps and is discharged, or only the record stops: 0.4 + 0.36 + 0.324, or 0.4 / 0.1."""
+    monkeypatch.chdir(tmp_path)
+    users, rows = 200, 600
+    steps = np.arange(rows) % 3
+    parts = np.arange(0, rows + 1, 3), np.arange(users + 1), np.ones(users, bool), np.zeros(rows, np.int64)
+    write("short.parquet", LoggedUsers(np.zeros(rows, np.int64) + 0 * steps, np.full(rows, 0.4), *parts, np.ones(rows)))
+    ask = ["learn", "short.parquet", "--states", 1, "--actions", 1, "--no-privacy", "--discount", 0.9, "--max-steps", 9]
+    worth = [
+        json.loads(call(*ask, "--reward-range", 0, 1, each, "--json"))["behaviour_value"] for each in ("--ends", "--no-ends")
+    ]
+    assert worth[0] < 1.6 and worth[1] == pytest.approx(4.0, abs=0.4)
+
+
+def test_values_of_single_states_are_not_shown(log, call):
+    """They have no interval, and are biased upwards where there are few visits. The value of the whole policy is shown."""
+    ask = ["learn", log, *ASK, *FAST, "--rewards", "rewards.csv", "--out", "out"]
+    shown = call(*ask)
+    found = json.loads(call(*[*ask[:-1], "other"], "--json"))
+    assert "values" not in found and not any("values" in each for each in found["departures"])
+    with open("out/policy.csv") as file:
+        assert next(csv.reader(file)) == ["state", "do", "taken before", "gain", "gain positive", "visits (noisy)"]
+    assert not Path("out/figures").exists()
+    page = Path("out/report.html").read_text()
+    assert ">value<" not in page and "as logged 0" not in page and "<svg" not in page and "image/svg" not in page
+    assert "value" not in shown.partition("taken before")[2]

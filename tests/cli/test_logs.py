@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import io
 import json
 import os
 from pathlib import Path
@@ -83,6 +84,9 @@ def test_from_a_messy_file_to_values_without_a_line_of_python(messy, tmp_path, c
         "1e-6",
         "--ledger",
         budget,
+        "--yes",
+        "--return-bound",
+        "1",
         "--source",
         "fast",
         "--seed",
@@ -125,41 +129,63 @@ def _unharmed(log, key, truth):
     return whole
 
 
-def test_labels_from_the_data_are_in_no_result(messy, tmp_path, call):
-    messy.write_messy(tmp_path / "raw.csv", 60)
-    log = tmp_path / "log.parquet"
-    said = call("logs", "import", tmp_path / "raw.csv", "--out", log, *COLUMNS, "--labels-from-data")
-    assert "must not be published" in said and said.startswith("NOT PRIVATE")
-    ask = ["evaluate", log, "--states", "6", "--epsilon", "1", "--delta", "1e-6", "--source", "fast", "--out", tmp_path / "out"]
-    assert "critical" not in call(*ask)
-    assert not [file for file in (tmp_path / "out").rglob("*") if file.is_file() and b"critical" in file.read_bytes()]
-    assert "critical" in call("logs", "check", log)
-
-
-def test_a_log_that_would_be_noise_is_refused_before_the_charge(tmp_path, call):
-    """What an analyst did: states that are text, and times, turned into nulls by somebody's pandas."""
+def test_whether_a_log_is_used_never_depends_on_what_is_in_it(tmp_path, call):
+    """States that are all missing, or none: the same exit code and the same charge. A stop would depend on one person in a thousand."""
+    ask = ["--states", "3", "--epsilon", "1", "--delta", "1e-6", "--return-bound", 1, "--source", "fast", "--yes"]
     columns = {"user": np.arange(9), "trajectory": np.zeros(9, int), "step": np.zeros(9, int), "reward": np.ones(9)}
-    pq.write_table(pa.table(columns | {"state": pa.nulls(9, pa.int64())}), tmp_path / "log.parquet")
+    shown = []
+    for name, present in (("most", 5), ("fewer", 4), ("none", 0)):
+        states = [0] * present + [None] * (9 - present)
+        pq.write_table(pa.table(columns | {"state": pa.array(states, pa.int64())}), tmp_path / f"{name}.parquet")
+        budget = tmp_path / f"{name}.sqlite"
+        call("ledger", "init", budget, "--epsilon", "2", "--delta", "1e-6")
+        found = json.loads(call("evaluate", tmp_path / f"{name}.parquet", *ask, "--ledger", budget, "--json"))
+        spends = json.loads(call("ledger", "show", budget, "--json"))["spends"]
+        shown.append((found["certificate"]["assumptions"], found["warnings"], [each["state"] for each in spends]))
+    assert shown[0] == shown[1] == shown[2] and shown[0][2] == ["released"]
+    said = call("logs", "check", tmp_path / "fewer.parquet")
+    assert said.startswith("NOT PRIVATE") and "MOST USERS CONTRIBUTE ZERO" in said and "most trajectories have one step" in said
+    assert "MOST USERS" not in call("logs", "check", tmp_path / "most.parquet")
+
+
+def test_the_question_before_a_charge_is_always_the_same(tmp_path, call, monkeypatch):
+    """On a terminal it is asked before every new charge; elsewhere `--yes` is needed."""
+    columns = {"user": np.arange(9), "trajectory": np.zeros(9, int), "step": np.zeros(9, int), "reward": np.ones(9)}
+    pq.write_table(pa.table(columns | {"state": np.zeros(9, int)}), tmp_path / "log.parquet")
     budget = tmp_path / "budget.sqlite"
     call("ledger", "init", budget, "--epsilon", "2", "--delta", "1e-6")
-    ask = ["evaluate", tmp_path / "log.parquet", "--states", "3", "--epsilon", "1", "--delta", "1e-6", "--ledger", budget]
-    refused = call(*ask, code=2)
-    assert "most users would contribute zero, because column 'state'" in refused and "confide logs import" in refused
+    ask = [tmp_path / "log.parquet", "--states", "3", "--epsilon", "1", "--delta", "1e-6", "--source", "fast", "--ledger", budget]
+    evaluate = ["evaluate", *ask, "--return-bound", 1]
+    learn = ["learn", *ask, "--actions", 1, "--ends", "--reward-range", 0, 1, "--action", "state", "--state", "step"]
+    for command in (evaluate, learn):
+        monkeypatch.setattr("sys.stdin", io.StringIO(""))
+        assert "add --yes" in call(*command, code=2)
+        monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+        monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+        refused = call(*command, code=2, lines=None)
+        assert "cannot be undone" in refused and "confide logs check" in refused and "nothing was charged" in refused
     assert json.loads(call("ledger", "show", budget, "--json"))["spends"] == []
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    assert "charged to budget.sqlite" in call(*evaluate)
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert "already released" in call(*evaluate)  # nothing is charged, so nothing is asked
 
 
 def test_fewer_states_than_labels_are_refused(messy, tmp_path, call):
     messy.write_messy(tmp_path / "raw.csv", 20)
     labels = ["--states-file", tmp_path / "states.txt", "--actions-file", tmp_path / "actions.txt"]
     call("logs", "import", tmp_path / "raw.csv", "--out", tmp_path / "log.parquet", *COLUMNS, *labels)
-    refused = call("evaluate", tmp_path / "log.parquet", "--states", "5", "--epsilon", "1", "--delta", "1e-6", code=2)
+    refused = call(
+        "evaluate", tmp_path / "log.parquet", "--states", "5", "--epsilon", "1", "--delta", "1e-6", "--return-bound", 1, code=2
+    )
     assert "the log declares 6 states" in refused
 
 
 @pytest.mark.parametrize(
     ("options", "fix"),
     [
-        ([], "--states-file"),
+        (["--time", ""], "--in-order"),
         (["--states", "6", "--states-file", "states.txt"], "not both"),
         (["--states-file", "nowhere.txt"], "No such file"),
         (["--delimiter", ";"], "--delimiter"),
@@ -197,4 +223,4 @@ def test_several_files_and_steps_of_a_fixed_length(tmp_path, call):
     assert (found["counts"]["users"], found["counts"]["steps"], found["counts"]["merged"]) == (2, 3, 1)
     rows = pq.read_table(tmp_path / "log.parquet").to_pydict()
     assert sorted(zip(rows["step"], rows["state"], rows["reward"], strict=True)) == [(0, 1, 0.0), (0, 1, 2.0), (3, 0, 0.0)]
-    assert "give a unit, as in 4h" in call(*ask, "--every", "4", code=2)
+    assert "MOST USERS CONTRIBUTE ZERO" in call(*ask, "--every", "4")

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from confide.experiments.run import Run
 from confide.experiments.spec import RunSpec, run_seeds
 from confide.mechanisms.state import StateFile
 from confide.privacy import JointDP, LocalDP
-from confide.problems import lock, rand
+from confide.problems import TabularMDP, lock, rand
+from confide.problems.transitions import sparse_rows
 from confide.report.comparison import Comparison
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
@@ -372,3 +374,33 @@ def test_returns_are_shown_with_the_epsilon_of_their_run(call):
     said = call("run", *asked, "--episodes", "20", "--compare-with", "no-privacy")
     assert "tabular-psrl, epsilon 2, seed 0: the last policy earned" in said
     assert "tabular-psrl, no privacy, seed 0: the last policy earned" in said
+    assert "per user, averaged over the last" in said and "of 20 users, whom this policy served" in said
+    assert "units: sums over an episode of rewards that were mapped to [0, 1]: (r +1) / 2" in " ".join(said.split())
+    found = json.loads(call("run", *asked, "--episodes", "20", "--json"))
+    assert 1 < found[0]["users_averaged"] <= 20 and "where r is the environment's reward" in found[0]["units"]
+
+
+def ring(states):
+    """Two actions that lead to the next state or the one after it."""
+    state = np.arange(states)[:, None]
+    successors = np.concatenate([state + 1, state + 2], axis=1).ravel() % states
+    transitions = sparse_rows(states, 2, np.arange(2 * states + 1), successors, np.ones(2 * states))
+    return TabularMDP(transitions, np.zeros((states, 2)), np.full(states, 1 / states), horizon=5, name="ring")
+
+
+def test_what_needs_too_much_memory_is_refused_at_once_and_leaves_no_folder(call, tmp_path):
+    ring(20_000).save(tmp_path / "ring.npz")
+    started = time.perf_counter()
+    said = call("run", "tabular-psrl", tmp_path / "ring.npz", "--epsilon", "1", "--out", tmp_path / "out", code=2)
+    assert time.perf_counter() - started < 2  # with the imports of this process
+    assert "tabular-psrl needs about 1" in said
+    assert "choose a problem with fewer states, or state in Python which transitions are possible" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["ring.npz"]
+    assert "needs about" in call("explain", "tabular-psrl", "--on", tmp_path / "ring.npz", code=2)
+
+
+def test_a_long_horizon_is_refused_before_the_problem_is_made(call):
+    started = time.perf_counter()
+    said = call("run", "likelihood-vi", "lock", "--horizon", "1000000", "--epsilon", "1", code=2)
+    assert time.perf_counter() - started < 2
+    assert "do not fit into memory" in said

@@ -1,14 +1,20 @@
 """confide serve and confide service."""
 
 import json
+import sqlite3
+import stat
 import subprocess
 import sys
 import urllib.request
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from service_bench import still_open
 
+from confide.service.access import Keyring
 from confide.service.folder import ServiceFolder
+from confide.service.spec import parse_spec
 
 RUN = 'name = "demo"\nagent = "likelihood-vi"\nproblem = "lock"\nepsilon = 1.0\ndelta = 1e-5\nusers = 100\nnoise = "fast"\n'
 
@@ -16,15 +22,19 @@ RUN = 'name = "demo"\nagent = "likelihood-vi"\nproblem = "lock"\nepsilon = 1.0\n
 def test_a_folder_is_made_and_looked_after(call, tmp_path):
     place = str(tmp_path / "service")
     assert "keys" in call("service", "init", place)
-    assert "already" in call("service", "init", place, code=2)
+    assert "nothing is missing" in call("service", "init", place)
     key = call("service", "keys", place, "--new", "device", "--label", "phones").strip()
     assert key.startswith("cfd_")
     listed = call("service", "keys", place)
     assert "phones" in listed and key.split("_", 2)[2] not in listed and "signing key" in listed
     call("service", "keys", place, "--revoke", key.split("_")[1])
     assert "revoked" in call("service", "keys", place)
+    call("service", "keys", place, "--new", "device", "--expires", "90d")
+    assert "all runs, expires 20" in call("service", "keys", place)
+    assert "no run none" in call("service", "keys", place, "--new", "device", "--run", "none", code=2)
+    assert "--new" in call("service", "keys", place, "--expires", "90d", code=2)
     assert "no runs yet" in call("service", "status", place)
-    assert "holds  audit: 3 rows" in call("service", "verify", place)
+    assert "holds  audit: 4 rows" in call("service", "verify", place)
     assert "PRIVATE" in call("service", "backup", place, str(tmp_path / "copy"))
     assert "File exists" in call("service", "backup", place, str(tmp_path / "copy"), code=2)
     store = ServiceFolder(place).store()
@@ -38,6 +48,24 @@ def test_a_folder_is_made_and_looked_after(call, tmp_path):
     assert "has no run demo" in call("service", "finish", place, "demo", code=2)
     for command, more in (("status", []), ("mark", []), ("finish", ["demo"])):
         assert "has no service" in call("service", command, str(tmp_path / "none"), *more, code=2)
+
+
+def test_the_status_names_runs_that_cannot_be_served(call, tmp_path):
+    folder = ServiceFolder(tmp_path / "service")
+    folder.init()
+    service = folder.open()
+    for name in ("good", "bad"):
+        service.create(parse_spec(RUN.replace("demo", name)))
+    service.stop()
+    folder.let_go()
+    with closing(sqlite3.connect(folder.database)) as db:
+        db.execute("UPDATE run SET state = ? WHERE name = 'bad'", (bytes(1000),))
+        db.commit()
+    listed = call("service", "status", str(folder.folder)).splitlines()
+    assert listed[0].startswith("bad: NOT READY: the state of run bad")
+    assert listed[1] == "good: open, release 0, 0 users in the open batch"
+    facts = json.loads(call("service", "status", str(folder.folder), "--json"))
+    assert facts[0]["cause"] and facts[1]["cause"] is None
 
 
 def test_what_cannot_be_served_is_said(call, tmp_path):
@@ -63,5 +91,14 @@ def test_a_file_is_enough_to_serve(tmp_path):
             server.terminate()
         errors = server.stderr.read()
     assert server.returncode == 0
-    assert "API key for admin" in errors and "Traceback" not in errors
+    assert "Traceback" not in errors
+    # What a service prints is kept in journals: the keys are in files, and only their paths are printed.
+    assert "cfd_" not in "".join([*said, errors])
+    for role in ("admin", "device"):
+        path = Path("demo-service", "keys", f"api-{role}.key")
+        assert f"API key for {role}: in the file {path}\n" in errors
+        assert stat.S_IMODE((tmp_path / path).stat().st_mode) == 0o600
+        key = (tmp_path / path).read_text().strip()
+        with closing(ServiceFolder(tmp_path / "demo-service").store()) as store:
+            assert Keyring(store).find(key).role == role
     assert (tmp_path / "demo-service" / "service.sqlite").exists()

@@ -22,10 +22,10 @@ def test_broken_twins_are_caught_and_honest_ones_are_not(name, privacy, twin, ru
 
 
 def test_laplace_noise_is_attacked_too():
-    honest = refute(subject("counts-and-sums", CentralDP(1.0)), delta=0.0, runs=2000, rng=np.random.default_rng(0))
+    honest = refute(subject("counts-and-sums", CentralDP(1.0, delta=0.0)), delta=0.0, runs=2000, rng=np.random.default_rng(0))
     assert not honest.refuted and honest.epsilon_lower > 0.3
     with pytest.raises(InvalidParameter, match="delta"):
-        subject("dp-lsw", CentralDP(1.0))
+        subject("dp-lsw", CentralDP(1.0, delta=0.0))
 
 
 @pytest.mark.parametrize(

@@ -45,15 +45,15 @@ def test_smooth_sensitivity_bounds_every_neighbour_and_changes_slowly(features, 
 def test_a_small_ridge_is_allowed_with_the_tight_bound():
     rng = np.random.default_rng(1)
     for _ in range(500):
-        model = LSL(states=4, ridge=float(10 ** rng.uniform(-3, 2)))
+        model = LSL(states=4, ridge=float(10 ** rng.uniform(-3, 2)), return_bound=1.0)
         m = int(rng.integers(1, 6))
         pair = neighbours(rng, 4, m, 1.0)
         answers = [model.solve(*data) for data in pair]
         bounds = [model.smooth_sensitivity(data[0], m, 0.05, printed=False) for data in pair]
         assert np.linalg.norm(answers[0] - answers[1]) <= min(bounds)
     with pytest.raises(InvalidParameter, match="rho"):
-        DPLSL(states=4, ridge=1.0, calibration="paper")
-    DPLSL(states=4, ridge=1.0)
+        DPLSL(states=4, ridge=1.0, calibration="paper", return_bound=1.0)
+    DPLSL(states=4, ridge=1.0, return_bound=1.0)
 
 
 def test_psi_needs_no_scan():
@@ -63,7 +63,7 @@ def test_psi_needs_no_scan():
         counts = np.floor(rng.gamma(1.0, 60.0, 6))
         w, beta = rng.random(6) + 0.1, float(10 ** rng.uniform(-3, 0))
         scan = max(math.exp(-k * beta) * (w / np.maximum(counts - k, 1) ** 2).sum() for k in range(int(counts.max()) + 3))
-        model = LSW(states=6, weights=w)
+        model = LSW(states=6, weights=w, return_bound=1.0)
         assert model.smooth_sensitivity(counts, 1000, beta, printed=False) == pytest.approx(math.sqrt(scan / w.min()), rel=1e-12)
 
 
@@ -84,9 +84,9 @@ def test_fits_with_features_solve_their_equations():
     rng = np.random.default_rng(4)
     counts, returns = rng.integers(1, 50, 4).astype(float), rng.random(4) * 10
     w = np.array([1.0, 0.5, 0.8, 0.3])
-    theta = LSW(states=4, features=FEATURES, weights=w).solve(counts, returns)
+    theta = LSW(states=4, features=FEATURES, weights=w, return_bound=1.0).solve(counts, returns)
     np.testing.assert_allclose(FEATURES.T @ (w * (returns / counts - FEATURES @ theta)), 0, atol=1e-9)  # [Balle16, (8)]
-    theta = LSL(states=4, features=FEATURES, weights=w, ridge=3.0).solve(counts, returns)
+    theta = LSL(states=4, features=FEATURES, weights=w, ridge=3.0, return_bound=1.0).solve(counts, returns)
     np.testing.assert_allclose(FEATURES.T @ (w * (returns - counts * (FEATURES @ theta))) - 1.5 * theta, 0, atol=1e-9)  # (12)
 
 
@@ -98,6 +98,6 @@ def test_parameters_are_checked():
         {"calibration": "loose"},
     ):
         with pytest.raises(InvalidParameter):
-            DPLSW(states=4, **wrong)
+            DPLSW(**{"states": 4, "return_bound": 1.0} | wrong)
     with pytest.raises(InvalidParameter):
-        DPLSL(states=4, ridge=0.0)
+        DPLSL(states=4, ridge=0.0, return_bound=1.0)

@@ -11,7 +11,7 @@ from confide.evaluation.shrinkage import Ratios, empirical_bayes, fixed, standar
 from confide.privacy import CentralDP, NoPrivacy
 
 STATES, DISCOUNT = 8, 0.95
-COMMON = {"states": STATES, "discount": DISCOUNT}
+COMMON = {"states": STATES, "discount": DISCOUNT, "return_bound": 1.0}
 PRIVATE = CentralDP(1.0, 1e-6)
 
 
@@ -23,7 +23,7 @@ def errors(chain, estimator, users, runs, seed=0):
 
 def test_the_formula(chain):
     """V = c + R b n/(n^2 + (sigma_b R/s0)^2), as it is documented."""
-    released = CountsAndSums(**COMMON, return_bound=2.0, prior_std=0.2)
+    released = CountsAndSums(**COMMON | {"return_bound": 2.0}, prior_std=0.2)
     estimate = released.release(chain.log(), privacy=PRIVATE, rng=np.random.default_rng(0))
     n, b, std = (estimate.released[name] for name in ("counts", "sums", "sum_std"))
     n = np.maximum(n, 0)
@@ -74,14 +74,14 @@ def test_the_plan_is_within_30_percent(users, visits, chain):
 
 
 def test_a_plan_says_what_it_assumes_and_knows_no_data(chain):
-    plan = CountsAndSums(states=716, visits=20).plan(50_000, PRIVATE)
+    plan = CountsAndSums(states=716, visits=20, return_bound=1.0).plan(50_000, PRIVATE)
     assert "same share of users" in str(plan) and "the largest variance that their range allows" in str(plan)
     assert plan.rmse == pytest.approx(math.hypot(plan.noise, plan.sampling))
-    assert CountsAndSums(states=716, visits=20).plan(50_000, NoPrivacy()).noise < 1e-6
+    assert CountsAndSums(states=716, visits=20, return_bound=1.0).plan(50_000, NoPrivacy()).noise < 1e-6
     with pytest.raises(InvalidParameter, match="users"):
-        CountsAndSums(states=4).plan(0, PRIVATE)
+        CountsAndSums(states=4, return_bound=1.0).plan(0, PRIVATE)
     with pytest.raises(InvalidParameter, match="visit_shares"):
-        CountsAndSums(states=4).plan(10, PRIVATE, chain.shares)
+        CountsAndSums(states=4, return_bound=1.0).plan(10, PRIVATE, chain.shares)
 
 
 def world(rng, states, visits, spread, noise, slope=0.0):
@@ -137,7 +137,7 @@ def test_several_trajectories_count_up_to_the_cap(chain):
 
 
 def test_propose_explains_itself():
-    chosen = propose(states=716, users=50_000, max_steps=100, once=True)
+    chosen = propose(states=716, users=50_000, max_steps=100, once=True, reward_range=(0.0, 1.0))
     assert (chosen.visits, chosen.return_bound, chosen.centre, chosen.shrink) == (20, 1.0, 0.5, "empirical-bayes")
     assert "square root" in str(chosen)
     assert chosen.estimator().visits == 20

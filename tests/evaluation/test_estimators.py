@@ -14,7 +14,7 @@ from confide.mechanisms.sources import noise_source
 from confide.trajectory import LoggedUsers
 
 STATES, DISCOUNT = 8, 0.95
-COMMON = {"states": STATES, "discount": DISCOUNT}
+COMMON = {"states": STATES, "discount": DISCOUNT, "return_bound": 1.0}
 PRIVATE = confide.CentralDP(1.0, 1e-6)
 MADE = {
     "counts-and-sums": CountsAndSums(**COMMON),
@@ -87,7 +87,10 @@ def test_smooth_sensitivity_tells_nothing_about_its_noise(chain):
     assert mechanism["sensitivity"] is None and mechanism["scale"] is None
 
 
-@pytest.mark.parametrize("estimator", [DPLSW(states=1, calibration="paper"), DPLSL(states=1, ridge=2.0, calibration="paper")])
+@pytest.mark.parametrize(
+    "estimator",
+    [DPLSW(states=1, calibration="paper", return_bound=1.0), DPLSL(states=1, ridge=2.0, calibration="paper", return_bound=1.0)],
+)
 def test_printed_constants_that_are_false_are_refused_before_the_log_is_read(estimator):
     with pytest.raises(PromiseBroken, match="Lemma 1"):
         estimator.release(Untouchable(), privacy=confide.CentralDP(55.0, 0.1), rng=np.random.default_rng(0))
@@ -104,8 +107,8 @@ def test_sources_and_requests(chain):
     assert smooth.guarantee.source == "secure"
     verify(smooth.certificate)
     with pytest.raises(InvalidParameter, match="CentralDP"):
-        estimator.release(Untouchable(), privacy=confide.LocalDP(1.0), rng=np.random.default_rng(0))
-    pure = estimator.release(chain.log(300), privacy=confide.CentralDP(1.0), rng=np.random.default_rng(0))
+        estimator.release(Untouchable(), privacy=confide.LocalDP(1.0, delta=0.0), rng=np.random.default_rng(0))
+    pure = estimator.release(chain.log(300), privacy=confide.CentralDP(1.0, delta=0.0), rng=np.random.default_rng(0))
     assert verify(pure.certificate).delta == 0
 
 
@@ -164,7 +167,7 @@ def test_subsample_does_not_depend_on_blocks(chain):
 def test_dp_lsl_has_a_solution_whatever_the_counts_are(scale):
     """Everybody in one state, and a ridge that floating point cannot see beside them: no user may decide whether there is an error."""
     phi = scale * np.array([[1.0, 1.0], [1.0, -1.0], [1.0, 0.0]])
-    estimator = DPLSL(states=3, ridge=1e-12, features=phi)
+    estimator = DPLSL(states=3, ridge=1e-12, features=phi, return_bound=1.0)
     one = np.arange(20_001)
     for states in (np.zeros(20_000, dtype=np.int64), np.append(np.zeros(19_999, dtype=np.int64), 1)):
         log = in_memory(LoggedUsers(states, np.full(20_000, 0.5), one, one.copy(), np.ones(20_000, dtype=np.bool_)))
@@ -176,6 +179,6 @@ def test_dp_lsl_solves_the_normal_equations():
     rng = np.random.default_rng(0)
     phi, counts, rho = rng.normal(size=(6, 3)), rng.integers(0, 30, size=6).astype(float), rng.uniform(0.1, 1.0, size=6)
     returns = counts * rng.random(6)
-    theta = DPLSL(states=6, ridge=2.0, features=phi, weights=rho).solve(counts, returns)
+    theta = DPLSL(states=6, ridge=2.0, features=phi, weights=rho, return_bound=1.0).solve(counts, returns)
     expected = np.linalg.solve(phi.T @ ((rho * counts)[:, None] * phi) + np.eye(3), phi.T @ (rho * returns))
     np.testing.assert_allclose(theta, expected, rtol=1e-9)

@@ -17,9 +17,9 @@ TARGET = np.tile([1 - ADVANCE, ADVANCE], (S, 1))  # users advance half of the ti
 TARGET[-1] = 0.5  # where both actions lead to the end
 TRUTH = chain_values(states=S, stay=1 - ADVANCE, discount=GAMMA).mean()
 ALL = {
-    "plain": ImportanceSampling(TARGET, GAMMA, clip=8.0),
-    "per decision": ImportanceSampling(TARGET, GAMMA, clip=8.0, per_decision=True),
-    "weighted": WeightedImportanceSampling(TARGET, GAMMA, clip=8.0),
+    "plain": ImportanceSampling(TARGET, GAMMA, clip=8.0, return_bound=1.0),
+    "per decision": ImportanceSampling(TARGET, GAMMA, clip=8.0, per_decision=True, return_bound=1.0),
+    "weighted": WeightedImportanceSampling(TARGET, GAMMA, clip=8.0, return_bound=1.0),
 }
 EACH = pytest.mark.parametrize("estimator", ALL.values(), ids=ALL)
 
@@ -63,7 +63,9 @@ def test_the_value_of_another_policy(estimator, chain):
 @EACH
 def test_the_users_own_policy_gives_the_mean_return(estimator, chain):
     users = acting(chain.users(500))
-    own = type(estimator)(np.full((1, S, 2), 0.5), GAMMA, clip=1.0).release(Seen(users), privacy=confide.NoPrivacy())
+    own = type(estimator)(np.full((1, S, 2), 0.5), GAMMA, clip=1.0, return_bound=1.0).release(
+        Seen(users), privacy=confide.NoPrivacy()
+    )
     lengths = np.diff(users.trajectories)
     assert own.values[0] == pytest.approx((GAMMA ** (lengths - 1)).mean(), abs=1e-5)
 
@@ -71,7 +73,7 @@ def test_the_users_own_policy_gives_the_mean_return(estimator, chain):
 @EACH
 def test_promise_certificate_and_all_kinds_of_noise(estimator, chain):
     log = in_memory(acting(chain.users(1000)))
-    for privacy in (PRIVATE, confide.CentralDP(1.0), confide.CentralDP(1.0, 1e-6, relation="null")):
+    for privacy in (PRIVATE, confide.CentralDP(1.0, delta=0.0), confide.CentralDP(1.0, 1e-6, relation="null")):
         for source in ({"rng": np.random.default_rng(0)}, {"noise": noise_source("secure")}):
             estimate = estimator.release(log, privacy=privacy, **source)
             assert verify(estimate.certificate).epsilon == pytest.approx(1.0, rel=1e-3)
@@ -100,11 +102,14 @@ def test_clipping_pulls_to_low_weights(chain):
     users = acting(chain.users(20_000))
     for kind in (ImportanceSampling, WeightedImportanceSampling):
         low, high = (
-            kind(TARGET, GAMMA, clip=clip).release(Seen(users), privacy=confide.NoPrivacy()).values[0] for clip in (0.5, 20.0)
+            kind(TARGET, GAMMA, clip=clip, return_bound=1.0).release(Seen(users), privacy=confide.NoPrivacy()).values[0]
+            for clip in (0.5, 20.0)
         )
         assert low < high - 0.01
         quiet, loud = (
-            kind(TARGET, GAMMA, clip=clip).release(Seen(users), privacy=PRIVATE, rng=np.random.default_rng(0)).noise_std[0]
+            kind(TARGET, GAMMA, clip=clip, return_bound=1.0)
+            .release(Seen(users), privacy=PRIVATE, rng=np.random.default_rng(0))
+            .noise_std[0]
             for clip in (1.0, 20.0)
         )
         assert quiet < loud / 5
@@ -143,7 +148,7 @@ def test_policies_and_arrays_ask_the_same_question(chain):
     greedy = TabularPolicy(np.ones((1, S), dtype=np.int64), 2)
     for policy in (greedy, StochasticPolicy(TARGET[None])):
         one, two = (
-            ImportanceSampling(target, GAMMA).release(Seen(users), privacy=confide.NoPrivacy()).values
+            ImportanceSampling(target, GAMMA, return_bound=1.0).release(Seen(users), privacy=confide.NoPrivacy()).values
             for target in (policy, policy.probabilities())
         )
         np.testing.assert_array_equal(one, two)
@@ -164,7 +169,7 @@ def test_policies_and_arrays_ask_the_same_question(chain):
 def test_public_parameters_are_checked(wrong, match):
     for kind in (ImportanceSampling, WeightedImportanceSampling):
         with pytest.raises(InvalidParameter, match=match):
-            kind(**({"target": TARGET} | wrong))
+            kind(**({"target": TARGET, "return_bound": 1.0} | wrong))
 
 
 def test_a_log_without_actions_is_refused_before_anything_is_paid(tmp_path):
@@ -182,17 +187,19 @@ def test_a_log_without_actions_is_refused_before_anything_is_paid(tmp_path):
 def test_a_clip_that_takes_off_much_of_the_weight_is_said(estimator, relation, chain):
     """From what is released: the mean weight is 1 without a clip. The exact share is .42 at a clip of .7, .02 at 8."""
     users = acting(chain.users(20_000))
-    exact = estimator(TARGET, GAMMA, clip=1e6).statistic().per_user(users)[:, 0] * 1e6
+    exact = estimator(TARGET, GAMMA, clip=1e6, return_bound=1.0).statistic().per_user(users)[:, 0] * 1e6
     lost = 1 - np.minimum(exact, 0.7).mean()
     privacy = confide.CentralDP(1.0, 1e-6, relation)
     with pytest.warns(confide.errors.ClippedWeightsWarning, match=r"takes off about 4[0-9]%") as caught:
-        made = estimator(TARGET, GAMMA, clip=0.7).release(Seen(users), privacy=privacy, rng=np.random.default_rng(0))
+        made = estimator(TARGET, GAMMA, clip=0.7, return_bound=1.0).release(
+            Seen(users), privacy=privacy, rng=np.random.default_rng(0)
+        )
     assert 0.4 < lost < 0.45
     effective = exact.clip(max=0.7).sum() ** 2 / (exact.clip(max=0.7) ** 2).sum()
     bound = float(str(caught[0].message).split("at least ")[1].split(" of")[0].replace(",", ""))
     assert 0.3 * effective < bound < effective
     assert made.released["weight"][0] == pytest.approx(1 - lost, abs=0.01)
-    estimator(TARGET, GAMMA, clip=8.0).release(
+    estimator(TARGET, GAMMA, clip=8.0, return_bound=1.0).release(
         Seen(users), privacy=privacy, rng=np.random.default_rng(0)
     )  # warnings are errors here
 
@@ -207,7 +214,9 @@ def test_intervals_cover_what_the_clip_took_off(estimator, chain):
     hits, values = [], []
     for seed in range(50):
         users = acting(chain.users(4000, seed), seed)
-        made = estimator(TARGET, GAMMA, clip=1.0).release(Seen(users), privacy=PRIVATE, rng=np.random.default_rng([seed, 1]))
+        made = estimator(TARGET, GAMMA, clip=1.0, return_bound=1.0).release(
+            Seen(users), privacy=PRIVATE, rng=np.random.default_rng([seed, 1])
+        )
         low, high = made.interval(0.9)
         hits.append(low[0] <= TRUTH <= high[0])
         values.append(made.values[0])
@@ -218,8 +227,10 @@ def test_intervals_cover_what_the_clip_took_off(estimator, chain):
 @pytest.mark.parametrize("estimator", [ImportanceSampling, WeightedImportanceSampling])
 def test_the_answer_has_the_clipped_share_and_the_effective_sample_size(estimator, chain):
     users = acting(chain.users(20_000))
-    made = estimator(TARGET, GAMMA, clip=8.0).release(Seen(users), privacy=PRIVATE, rng=np.random.default_rng(0))
-    rho = estimator(TARGET, GAMMA, clip=8.0).statistic().per_user(users)[:, 0] * 8
+    made = estimator(TARGET, GAMMA, clip=8.0, return_bound=1.0).release(
+        Seen(users), privacy=PRIVATE, rng=np.random.default_rng(0)
+    )
+    rho = estimator(TARGET, GAMMA, clip=8.0, return_bound=1.0).statistic().per_user(users)[:, 0] * 8
     assert made.clipped_share == pytest.approx(1 - rho.mean(), abs=0.02)
     assert made.effective_users == pytest.approx(rho.sum() ** 2 / (rho**2).sum(), rel=0.15)
     assert ALL["per decision"].release(Seen(users), privacy=PRIVATE, rng=np.random.default_rng(0)).effective_users is None
@@ -230,13 +241,15 @@ def test_public_probabilities_stand_in_for_logged_ones(chain):
     none = LoggedUsers(users.states, users.rewards, users.trajectories, users.users, users.valid, users.actions)
     table = np.full((S, 2), 0.5)
     for kind in (ImportanceSampling, WeightedImportanceSampling):
-        known = kind(TARGET, GAMMA, clip=8.0, behaviour=table).release(Seen(none), privacy=confide.NoPrivacy())
-        logged = kind(TARGET, GAMMA, clip=8.0).release(Seen(users), privacy=confide.NoPrivacy())
+        known = kind(TARGET, GAMMA, clip=8.0, behaviour=table, return_bound=1.0).release(Seen(none), privacy=confide.NoPrivacy())
+        logged = kind(TARGET, GAMMA, clip=8.0, return_bound=1.0).release(Seen(users), privacy=confide.NoPrivacy())
         assert known.values[0] == pytest.approx(logged.values[0], abs=1e-9)
-        assert "if actions were taken with the stated probabilities" in kind(TARGET, GAMMA, behaviour=table).about
+        assert (
+            "if actions were taken with the stated probabilities" in kind(TARGET, GAMMA, behaviour=table, return_bound=1.0).about
+        )
         with pytest.raises(InvalidParameter, match="behaviour"):
-            kind(TARGET, GAMMA, behaviour=np.ones((S, 2)))
+            kind(TARGET, GAMMA, behaviour=np.ones((S, 2)), return_bound=1.0)
     bad = LoggedUsers(
         np.array([0, 2**40]), np.ones(2), np.array([0, 1, 2]), np.array([0, 1, 2]), np.ones(2, bool), np.array([5, 0])
     )
-    assert not ImportanceSampling(TARGET, GAMMA, behaviour=table).statistic().contribution(bad).values.any()
+    assert not ImportanceSampling(TARGET, GAMMA, behaviour=table, return_bound=1.0).statistic().contribution(bad).values.any()

@@ -30,7 +30,7 @@ class Seen:
 def test_without_noise_it_solves_the_empirical_bellman_equation(chain):
     """On a table: the values of the empirical model, exactly (the prior's shrinkage is below 1e-4)."""
     users = chain.users(3000)
-    estimate = PrivateLSTD(np.eye(S), GAMMA, norm=200.0).release(Seen(users), privacy=confide.NoPrivacy())
+    estimate = PrivateLSTD(np.eye(S), GAMMA, norm=200.0, return_bound=1.0).release(Seen(users), privacy=confide.NoPrivacy())
     P, r, n = np.zeros((S, S)), np.zeros(S), np.zeros(S)
     last = np.zeros(len(users.states), bool)
     last[users.trajectories[1:] - 1] = True
@@ -44,14 +44,14 @@ def test_without_noise_it_solves_the_empirical_bellman_equation(chain):
 
 
 def test_private_values_are_near_with_enough_users(chain):
-    estimator = PrivateLSTD(TRUE, GAMMA, norm=6.0)
+    estimator = PrivateLSTD(TRUE, GAMMA, norm=6.0, return_bound=1.0)
     runs = [estimator.release(Seen(chain.users(20_000, i)), privacy=PRIVATE, rng=np.random.default_rng(i)) for i in range(5)]
     assert np.mean([chain.rmse(run) for run in runs]) < 0.02
 
 
 def test_promise_certificate_secure_noise_and_pure_privacy(chain):
-    estimator = PrivateLSTD(LINES, GAMMA, visits=8)
-    for privacy in (PRIVATE, confide.CentralDP(1.0), confide.CentralDP(1.0, 1e-6, relation="null")):
+    estimator = PrivateLSTD(LINES, GAMMA, visits=8, return_bound=1.0)
+    for privacy in (PRIVATE, confide.CentralDP(1.0, delta=0.0), confide.CentralDP(1.0, 1e-6, relation="null")):
         estimate = estimator.release(chain.log(2000), privacy=privacy, noise=noise_source("secure"))
         assert verify(estimate.certificate).epsilon == pytest.approx(1.0, rel=1e-3)
         assert estimate.guarantee.source == "secure"
@@ -62,7 +62,9 @@ def test_promise_certificate_secure_noise_and_pure_privacy(chain):
 
 def test_an_unknown_error_gives_the_whole_range_at_every_level(chain):
     drowned = confide.CentralDP(1e-6, 1e-6)
-    estimate = PrivateLSTD(LINES, GAMMA).release(Seen(chain.users(9)), privacy=drowned, rng=np.random.default_rng(0))
+    estimate = PrivateLSTD(LINES, GAMMA, return_bound=1.0).release(
+        Seen(chain.users(9)), privacy=drowned, rng=np.random.default_rng(0)
+    )
     for level in (1e-300, 0.9):
         low, high = estimate.interval(level)
         assert (low == estimate.lowest).all() and (high == estimate.highest).all()
@@ -73,7 +75,7 @@ def test_intervals_cover(chain):
     for privacy, count in ((PRIVATE, 4000), (confide.NoPrivacy(), 1000)):
         hits = []
         for seed in range(200):
-            estimate = PrivateLSTD(TRUE, GAMMA, norm=6.0).release(
+            estimate = PrivateLSTD(TRUE, GAMMA, norm=6.0, return_bound=1.0).release(
                 Seen(chain.users(count, seed)), privacy=privacy, rng=np.random.default_rng([seed, 1])
             )
             low, high = estimate.interval(0.9)
@@ -82,22 +84,28 @@ def test_intervals_cover(chain):
 
 
 def test_a_matrix_that_noise_hides_gives_the_whole_range(chain):
-    estimate = PrivateLSTD(np.eye(S), GAMMA).release(Seen(chain.users(200)), privacy=PRIVATE, rng=np.random.default_rng(0))
+    estimate = PrivateLSTD(np.eye(S), GAMMA, return_bound=1.0).release(
+        Seen(chain.users(200)), privacy=PRIVATE, rng=np.random.default_rng(0)
+    )
     low, high = estimate.interval(0.9)
     assert (low == 0).all() and (high == 1).all()
 
 
 def test_a_budget_that_runs_out_does_not_bias(chain):
     """Most users' steps stop counting half-way: without noise the values stay, as those of users who were scaled as a whole would not."""
-    short = PrivateLSTD(np.eye(S), GAMMA, norm=4.5).release(Seen(chain.users(40_000)), privacy=confide.NoPrivacy())
+    short = PrivateLSTD(np.eye(S), GAMMA, norm=4.5, return_bound=1.0).release(
+        Seen(chain.users(40_000)), privacy=confide.NoPrivacy()
+    )
     assert chain.rmse(short) < 0.005
     A = short.released["A"]
     assert np.trace(A) < 0.8 * np.trace(
-        PrivateLSTD(np.eye(S), GAMMA, norm=200.0).release(Seen(chain.users(40_000)), privacy=confide.NoPrivacy()).released["A"]
+        PrivateLSTD(np.eye(S), GAMMA, norm=200.0, return_bound=1.0)
+        .release(Seen(chain.users(40_000)), privacy=confide.NoPrivacy())
+        .released["A"]
     )
 
 
 @pytest.mark.parametrize("wrong", [{"norm": 0.1}, {"visits": 0}, {"discount": -0.1}, {"weights": [-1.0, 1, 1]}], ids=str)
 def test_public_parameters_are_checked(wrong):
     with pytest.raises(InvalidParameter, match=next(iter(wrong))):
-        PrivateLSTD(**({"features": np.eye(3), "discount": 0.9} | wrong))
+        PrivateLSTD(**({"features": np.eye(3), "discount": 0.9, "return_bound": 1.0} | wrong))

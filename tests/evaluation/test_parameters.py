@@ -38,6 +38,7 @@ MAKES = {
     ImportanceSampling: {"target": TARGET},
     WeightedImportanceSampling: {"target": TARGET},
 }
+MAKES = {kind: given | {"return_bound": 1.0} for kind, given in MAKES.items()}
 EACH = pytest.mark.parametrize("kind", MAKES, ids=lambda kind: kind.__name__)
 
 
@@ -81,8 +82,8 @@ def test_numbers_of_numpy_are_numbers_and_make_the_same_question(kind):
 
 def test_numbers_of_numpy_in_logs_plans_and_proposals(chain):
     assert repr(Caps(np.int64(2), np.int32(3))) == repr(Caps(2, 3))
-    CountsAndSums(states=S, visits=np.int64(3)).plan(np.int64(100), PRIVATE, trajectories=np.int64(2))
-    assert propose(states=np.int64(S), users=np.int64(9), max_steps=np.int64(5)).visits == 5
+    CountsAndSums(states=S, visits=np.int64(3), return_bound=1.0).plan(np.int64(100), PRIVATE, trajectories=np.int64(2))
+    assert propose(states=np.int64(S), users=np.int64(9), max_steps=np.int64(5), reward_range=(0.0, 1.0)).visits == 5
     assert chain.log(10).on("local", workers=np.int64(1)).check(states=np.int64(S)).users == 10
 
 
@@ -109,12 +110,12 @@ def test_arguments_of_the_wrong_type_are_not_paid_for(kind, wrong, message, tmp_
 
 def test_the_plain_estimators_check_their_log_too():
     with pytest.raises(InvalidParameter, match="logs must be a log"):
-        LSW(states=S).release("stays.parquet")
+        LSW(states=S, return_bound=1.0).release("stays.parquet")
 
 
 def test_many_states_take_no_table_of_all_pairs():
-    DPLSW(states=200_000)
-    assert len(DPLSL(states=200_000, ridge=1.0).solve(np.ones(200_000), np.ones(200_000))) == 200_000
+    DPLSW(states=200_000, return_bound=1.0)
+    assert len(DPLSL(states=200_000, ridge=1.0, return_bound=1.0).solve(np.ones(200_000), np.ones(200_000))) == 200_000
 
 
 @pytest.mark.parametrize("kind", [ImportanceSampling, WeightedImportanceSampling])
@@ -124,12 +125,13 @@ def test_a_target_that_is_shorter_than_trajectories_may_be_is_refused(kind, tmp_
     one = np.arange(2)
     user = LoggedUsers(np.zeros(1, np.int64), np.ones(1), one, one, np.ones(1, bool), np.zeros(1, np.int64), np.full(1, 0.5))
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=5.0, delta=1e-4)
-    short = kind(np.tile(TARGET, (5, 1, 1)))
+    short = kind(np.tile(TARGET, (5, 1, 1)), return_bound=1.0)
     with pytest.raises(InvalidParameter, match=r"has 5 steps, and up to 6 steps .*--max-steps 5"):
         short.release(in_memory(user, max_steps=6), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
     assert not ledger.spends
     short.release(in_memory(user, max_steps=5), privacy=PRIVATE, rng=np.random.default_rng(0))
-    kind(TARGET).release(in_memory(user, max_steps=6), privacy=PRIVATE, rng=np.random.default_rng(0))  # the same at every step
+    same = kind(TARGET, return_bound=1.0)  # the same at every step
+    same.release(in_memory(user, max_steps=6), privacy=PRIVATE, rng=np.random.default_rng(0))
 
 
 class Broken:
@@ -148,7 +150,9 @@ class Broken:
 def test_an_error_after_the_charge_says_that_it_was_charged(error, tmp_path):
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=5.0, delta=1e-4)
     with pytest.raises(type(error)) as caught:
-        CountsAndSums(states=S).release(Broken(error), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0))
+        CountsAndSums(states=S, return_bound=1.0).release(
+            Broken(error), privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(0)
+        )
     assert any("charged before this error" in note and "at no further cost" in note for note in caught.value.__notes__)
     assert len(ledger.spends) == 1
 
@@ -157,28 +161,28 @@ def test_an_error_after_the_charge_says_that_it_was_charged(error, tmp_path):
     ("estimator", "said"),
     [
         (
-            CountsAndSums(states=S),
+            CountsAndSums(states=S, return_bound=1.0),
             "the first 2 trajectories of each user are used, and the first 9 steps of each; all different states",
         ),
         (
-            CountsAndSums(states=S, visits=3),
+            CountsAndSums(states=S, visits=3, return_bound=1.0),
             "the first 3 different states of a trajectory count, and values and intervals refer to",
         ),
-        (CountsAndSums(states=S, centre=0.0), "returns are clipped to [-0.5, 0.5]"),
-        (DPLSW(states=S), "the first trajectory of each user is used, and its first 9 steps"),
-        (DPLSL(states=S, ridge=1.0), "the first trajectory of each user is used"),
+        (CountsAndSums(states=S, centre=0.0, return_bound=1.0), "returns are clipped to [-0.5, 0.5]"),
+        (DPLSW(states=S, return_bound=1.0), "the first trajectory of each user is used, and its first 9 steps"),
+        (DPLSL(states=S, ridge=1.0, return_bound=1.0), "the first trajectory of each user is used"),
         (
-            Subsample(states=S),
+            Subsample(states=S, return_bound=1.0),
             "only users who are chosen count; returns are clipped to [0, 1]; the first trajectory of each user",
         ),
-        (SufficientStatistics(np.eye(S), visits=3), "the first 3 different states of a user count, once each"),
-        (PrivateLSTD(np.eye(S)), "a user's steps count while their sum is sure to stay within a norm of"),
+        (SufficientStatistics(np.eye(S), visits=3, return_bound=1.0), "the first 3 different states of a user count, once each"),
+        (PrivateLSTD(np.eye(S), return_bound=1.0), "a user's steps count while their sum is sure to stay within a norm of"),
         (
-            ImportanceSampling(TARGET, clip=4.0),
+            ImportanceSampling(TARGET, clip=4.0, return_bound=1.0),
             "weights above 4 are clipped to 4, and the intervals cover the resulting bias",
         ),
         (
-            WeightedImportanceSampling(TARGET),
+            WeightedImportanceSampling(TARGET, return_bound=1.0),
             "a state of 8 or more or an action of 2 or more, outside the target's table, contributes zero",
         ),
     ],
@@ -191,16 +195,16 @@ def test_what_counts_in_words(estimator, said):
 
 
 def test_reprs_are_short_and_say_shapes(chain):
-    assert "features=array[8, 8]" in repr(SufficientStatistics(np.eye(S)))
-    assert "target=array[1, 8, 2], discount=1.0" in repr(ImportanceSampling(TARGET))
-    estimate = CountsAndSums(states=S).release(chain.log(300), privacy=PRIVATE, rng=np.random.default_rng(0))
+    assert "features=array[8, 8]" in repr(SufficientStatistics(np.eye(S), return_bound=1.0))
+    assert "target=array[1, 8, 2], discount=1.0" in repr(ImportanceSampling(TARGET, return_bound=1.0))
+    estimate = CountsAndSums(states=S, return_bound=1.0).release(chain.log(300), privacy=PRIVATE, rng=np.random.default_rng(0))
     assert str(estimate) == repr(estimate) and len(repr(estimate)) < 200
     assert repr(estimate).startswith("ValueEstimate(8 values from 0.")
     assert "CentralDP(epsilon=1, delta=0), replace one user, 300 users, fast noise" in repr(estimate)  # K-norm noise: pure
 
 
 def test_estimates_from_folders_files_and_damaged_bytes(chain, tmp_path):
-    estimate = CountsAndSums(states=S).release(chain.log(300), privacy=PRIVATE, rng=np.random.default_rng(0))
+    estimate = CountsAndSums(states=S, return_bound=1.0).release(chain.log(300), privacy=PRIVATE, rng=np.random.default_rng(0))
     estimate.save(tmp_path)
     for path in (tmp_path, tmp_path / "estimate.npz"):
         assert (ValueEstimate.load(path).values == estimate.values).all()
@@ -231,7 +235,7 @@ def test_estimates_from_folders_files_and_damaged_bytes(chain, tmp_path):
 )
 def test_plans_refuse_what_cannot_be(wrong, message):
     with pytest.raises(InvalidParameter, match=message):
-        CountsAndSums(states=S).plan(**{"users": 100, "privacy": PRIVATE} | wrong)
+        CountsAndSums(states=S, return_bound=1.0).plan(**{"users": 100, "privacy": PRIVATE} | wrong)
 
 
 @pytest.mark.parametrize(
@@ -239,11 +243,11 @@ def test_plans_refuse_what_cannot_be(wrong, message):
 )
 def test_proposals_refuse_what_cannot_be(wrong):
     with pytest.raises(InvalidParameter, match=next(iter(wrong))):
-        propose(**{"states": S, "users": 100, "max_steps": 10} | wrong)
+        propose(**{"states": S, "users": 100, "max_steps": 10, "reward_range": (0, 1)} | wrong)
 
 
 def test_a_proposal_with_components_borrows_from_them():
-    chosen = propose(states=S, users=10**6, max_steps=10, components=True)
+    chosen = propose(states=S, users=10**6, max_steps=10, components=True, reward_range=(0.0, 1.0))
     assert chosen.shrink == "empirical-bayes" and "components explain" in chosen.reasons[-1]
     assert chosen.estimator(components=np.arange(S)[:, None]).components.shape == (S, 1)
 
@@ -254,4 +258,4 @@ def test_a_proposal_with_components_borrows_from_them():
 def test_a_centre_that_floating_point_cannot_tell_from_the_range_is_refused(kind):
     with pytest.raises(InvalidParameter, match="centre must be finite, and at most 1e\\+09 times return_bound from zero"):
         kind(**MAKES[kind], centre=1e20)
-    assert kind(**MAKES[kind], centre=1e20, return_bound=1e12).centre == 1e20
+    assert kind(**MAKES[kind] | {"return_bound": 1e12}, centre=1e20).centre == 1e20

@@ -42,7 +42,7 @@ def covered(estimator, chain, runs, count, privacy=PRIVATE):
 @pytest.mark.parametrize("features", [np.eye(S), LINES], ids=["table", "lines"])
 def test_without_noise_it_is_the_regression(features, chain):
     users = chain.users(3000)
-    estimate = SufficientStatistics(features, GAMMA, visits=S).release(Seen(users), privacy=confide.NoPrivacy())
+    estimate = SufficientStatistics(features, GAMMA, visits=S, return_bound=1.0).release(Seen(users), privacy=confide.NoPrivacy())
     rows, targets = [], []
     for t in range(users.count):
         first, last = users.trajectories[t], users.trajectories[t + 1]
@@ -62,21 +62,23 @@ def test_without_noise_it_is_the_regression(features, chain):
 
 def test_private_values_are_near(chain):
     for features in (np.eye(S), LINES):
-        estimator = SufficientStatistics(features, GAMMA, visits=S)
+        estimator = SufficientStatistics(features, GAMMA, visits=S, return_bound=1.0)
         runs = [estimator.release(Seen(chain.users(3000, i)), privacy=PRIVATE, rng=np.random.default_rng(i)) for i in range(10)]
         assert np.mean([chain.rmse(run) for run in runs]) < 0.03
 
 
 def test_promise_certificate_and_two_readings(chain):
     log = Seen(chain.users(2000))
-    estimate = SufficientStatistics(LINES, GAMMA, visits=4).release(log, privacy=PRIVATE, rng=np.random.default_rng(0))
+    estimate = SufficientStatistics(LINES, GAMMA, visits=4, return_bound=1.0).release(
+        log, privacy=PRIVATE, rng=np.random.default_rng(0)
+    )
     assert log.reads == 2
     assert estimate.guarantee.users == 2000
     assert verify(estimate.certificate).epsilon == pytest.approx(1.0, rel=1e-5)
     assert next(m["query"] for m in estimate.certificate.document["mechanisms"]).startswith("first visits")
     assert "public table" in taken_on_trust(estimate.certificate)[0]
     once = Seen(chain.users(2000))
-    plain = SufficientStatistics(LINES, GAMMA, visits=4, interval_share=0.0).release(
+    plain = SufficientStatistics(LINES, GAMMA, visits=4, interval_share=0.0, return_bound=1.0).release(
         once, privacy=PRIVATE, rng=np.random.default_rng(0)
     )
     assert once.reads == 1
@@ -85,9 +87,11 @@ def test_promise_certificate_and_two_readings(chain):
         plain.interval(0.9)
 
 
-@pytest.mark.parametrize("privacy", [PRIVATE, confide.CentralDP(1.0), confide.CentralDP(1.0, 1e-6, relation="null")], ids=str)
+@pytest.mark.parametrize(
+    "privacy", [PRIVATE, confide.CentralDP(1.0, delta=0.0), confide.CentralDP(1.0, 1e-6, relation="null")], ids=str
+)
 def test_secure_noise_pure_privacy_and_null_users(privacy, chain):
-    estimator = SufficientStatistics(LINES, GAMMA, visits=4)
+    estimator = SufficientStatistics(LINES, GAMMA, visits=4, return_bound=1.0)
     for source in (None, noise_source("secure")):
         rng = np.random.default_rng(0) if source is None else None
         estimate = estimator.release(chain.log(3000), privacy=privacy, noise=source, rng=rng)
@@ -102,21 +106,23 @@ def test_intervals_cover(features, chain):
 
     Runs are independent, states of a run are not: one standard error is at most 2.5 %, and seeds are fixed.
     """
-    estimator = SufficientStatistics(features, GAMMA, visits=S)
+    estimator = SufficientStatistics(features, GAMMA, visits=S, return_bound=1.0)
     assert 0.85 <= covered(estimator, chain, 150, 2000) <= 0.98
     if features is not LINES:  # without noise the error of three features is the features'
         assert 0.85 <= covered(estimator, chain, 150, 2000, confide.NoPrivacy()) <= 0.98
 
 
 def test_few_users_fall_back_on_the_prior_and_say_so(chain):
-    estimate = SufficientStatistics(np.eye(S), GAMMA, visits=S).release(
+    estimate = SufficientStatistics(np.eye(S), GAMMA, visits=S, return_bound=1.0).release(
         Seen(chain.users(3)), privacy=PRIVATE, rng=np.random.default_rng(0)
     )
     low, high = estimate.interval(0.9)
     assert (high - low).min() > 0.5
     assert np.abs(estimate.values - 0.5).max() < 0.3
     nobody = LoggedUsers(np.zeros(0, np.int64), np.zeros(0), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(0, bool))
-    alone = SufficientStatistics(np.eye(S), GAMMA).release(Seen(nobody), privacy=PRIVATE, rng=np.random.default_rng(0))
+    alone = SufficientStatistics(np.eye(S), GAMMA, return_bound=1.0).release(
+        Seen(nobody), privacy=PRIVATE, rng=np.random.default_rng(0)
+    )
     assert np.isfinite(alone.values).all()
 
 
@@ -130,17 +136,21 @@ def test_hostile_users_move_nothing_but_themselves(chain):
         np.append(good.users, t + np.arange(1, 5)),
         np.append(good.valid, [True] * 4),
     )
-    estimator = SufficientStatistics(LINES, GAMMA, visits=4)
+    estimator = SufficientStatistics(LINES, GAMMA, visits=4, return_bound=1.0)
     one, other = (estimator.release(Seen(users), privacy=PRIVATE, rng=np.random.default_rng(3)) for users in (good, bad))
     np.testing.assert_array_equal(one.values, other.values)
 
 
 def test_the_balance_is_the_best_of_those_tried_and_redundant_features_cost_nothing():
     where = coordinates(LINES, None)
-    bound = SufficientStatistics(LINES, GAMMA, visits=4).statistic(where, Relation.REPLACE).bound
+    bound = SufficientStatistics(LINES, GAMMA, visits=4, return_bound=1.0).statistic(where, Relation.REPLACE).bound
     doubled = coordinates(np.hstack([LINES, 3 * LINES]), None)
     assert doubled.table.shape == where.table.shape
-    twice = SufficientStatistics(np.hstack([LINES, 3 * LINES]), GAMMA, visits=4).statistic(doubled, Relation.REPLACE).bound
+    twice = (
+        SufficientStatistics(np.hstack([LINES, 3 * LINES]), GAMMA, visits=4, return_bound=1.0)
+        .statistic(doubled, Relation.REPLACE)
+        .bound
+    )
     assert twice.sensitivity(Relation.REPLACE) == pytest.approx(bound.sensitivity(Relation.REPLACE), rel=1e-6)
 
 
@@ -163,12 +173,14 @@ def test_the_solution_is_the_posterior_mean():
 
 def test_a_ledger_pays_once_and_answers_again(tmp_path, chain):
     ledger = confide.Ledger.init(tmp_path / "budget.sqlite", epsilon=1.0, delta=1e-6)
-    log, estimator = Seen(chain.users(1000)), SufficientStatistics(LINES, GAMMA, visits=4)
+    log, estimator = Seen(chain.users(1000)), SufficientStatistics(LINES, GAMMA, visits=4, return_bound=1.0)
     one, two = (estimator.release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(i)) for i in range(2))
     assert log.reads == 2 and (one.values == two.values).all()
     np.testing.assert_array_equal(np.stack(one.interval(0.9)), np.stack(two.interval(0.9)))
     with pytest.raises(BudgetExceeded):
-        SufficientStatistics(LINES, 0.9, visits=4).release(log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(1))
+        SufficientStatistics(LINES, 0.9, visits=4, return_bound=1.0).release(
+            log, privacy=PRIVATE, ledger=ledger, rng=np.random.default_rng(1)
+        )
     assert log.reads == 2
 
 
@@ -189,4 +201,4 @@ def test_a_ledger_pays_once_and_answers_again(tmp_path, chain):
 )
 def test_public_parameters_are_checked(wrong):
     with pytest.raises(InvalidParameter, match=next(iter(wrong))):
-        SufficientStatistics(**({"features": np.eye(3), "discount": 0.9} | wrong))
+        SufficientStatistics(**({"features": np.eye(3), "discount": 0.9, "return_bound": 1.0} | wrong))

@@ -111,3 +111,15 @@ def test_missing_steps_stay_marked(people, tmp_path):
             place = np.arange(len(block.states)) % STEPS
             assert block.gaps.tolist() == (place == 1 + block.states % 2).tolist()
         assert sum(block.gaps.sum() for block in blocks) > 100
+
+
+def test_no_public_name_depends_on_the_size_or_the_time_of_a_private_file(people, tmp_path):
+    """Somebody who sees a certificate could otherwise search for the size, which depends on everybody's rows."""
+    said = []
+    for rows in (700, 100):
+        write(tmp_path / "log.parquet", people[:1], rows=rows)
+        learn, test = confide.logs.open(tmp_path / "log.parquet", max_steps=STEPS).split(0.5)
+        said.append((learn.assumptions, test.assumptions, learn.identity, test.identity, repr(learn.people)))
+    assert said[0] == said[1]
+    other = confide.logs.open(tmp_path / "log.parquet", max_steps=STEPS).split(0.5, key="another")[0]
+    assert other.assumptions != said[0][0]

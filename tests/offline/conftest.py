@@ -30,7 +30,7 @@ def log(people):
 
 @pytest.fixture(scope="session")
 def asked(world):
-    return ModelRelease(states=STATES, actions=ACTIONS, discount=0.9, rewards=world.rewards[0])
+    return ModelRelease(states=STATES, actions=ACTIONS, discount=0.9, rewards=world.rewards[0], ends=False)
 
 
 @pytest.fixture(scope="session")

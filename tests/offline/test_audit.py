@@ -125,6 +125,7 @@ def model_seen(made, steps, world, noise):
 @pytest.mark.parametrize("rewards", [None, PAYS])
 def test_a_model_survives_and_its_twins_do_not(rewards):
     sizes = {"states": 3, "actions": 2, "discount": 0.9, "transitions": K, "rewards": rewards}
+    sizes |= {"ends": rewards is None, "reward_range": (0.0, 1.0)}
     short, long = (Subject(functools.partial(model_seen, ModelRelease(**sizes), steps)) for steps in (K + 1, LONG))
     assert short.reached == pytest.approx(1.0, abs=0.01) and long.reached <= 1.001  # many transitions are clipped
     assert survives(short)
@@ -132,7 +133,7 @@ def test_a_model_survives_and_its_twins_do_not(rewards):
     assert attack(Subject(functools.partial(model_seen, Endless(**sizes), LONG))).refuted
 
 
-MADE = ModelRelease(states=3, actions=2, discount=0.9, transitions=K, rewards=PAYS)
+MADE = ModelRelease(states=3, actions=2, discount=0.9, transitions=K, rewards=PAYS, ends=False)
 POLICY = np.ones(3, int)  # action 1 everywhere
 WORST = {  # what somebody has in two neighbouring logs
     "model": ((2, 1, 1.0), (1, 0, 1.0)),  # another row, and the largest return instead of the least

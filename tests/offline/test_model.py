@@ -87,7 +87,7 @@ def test_an_action_that_nobody_took_is_not_taken_because_of_noise():
     world = TabularMDP(P, pays, np.eye(4)[0], horizon=21)
     first = TabularPolicy(np.zeros((21, 4), int), 2)
     log = in_memory(simulate(world, first, 3000, np.random.default_rng(0)), max_steps=21)
-    asked, weak = ModelRelease(states=4, actions=2, discount=0.95, rewards=pays), confide.CentralDP(0.1, 1e-6)
+    asked, weak = ModelRelease(states=4, actions=2, discount=0.95, rewards=pays, ends=False), confide.CentralDP(0.1, 1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConfideWarning)  # few pairs of state and action are told from noise
         plans = [asked.release(log, privacy=weak, rng=np.random.default_rng(seed)).plan() for seed in range(40)]
@@ -157,17 +157,19 @@ def test_labels_of_an_imported_log_are_used(people, tmp_path, world):
     named = table.replace_schema_metadata(Labels(**{name: tuple(names) for name, names in labels.items()}).metadata())
     pq.write_table(named, tmp_path / "log.parquet")
     log = confide.logs.open(tmp_path / "log.parquet", action="action", max_steps=21)
-    made = ModelRelease(states=4, actions=2, discount=0.9, rewards=world.rewards[0])
+    made = ModelRelease(states=4, actions=2, discount=0.9, rewards=world.rewards[0], ends=False)
     model = made.release(log, privacy=confide.CentralDP(1.0, 1e-6), rng=np.random.default_rng(0))
     assert model.labels == Labels(tuple(labels["state"]), tuple(labels["action"]))
     assert model.plan(0.0).described(3) == "in state far bank: right"
     with pytest.raises(InvalidParameter, match="names for 4 states, got states=3"):
-        ModelRelease(states=3, actions=2, discount=0.9).release(log, privacy=confide.CentralDP(1.0, 1e-6))
+        ModelRelease(states=3, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0)).release(
+            log, privacy=confide.CentralDP(1.0, 1e-6)
+        )
 
 
 def test_learned_rewards_and_ends(people, world):
     """Without noise: rewards are found; and where trajectories end, the rest is worth nothing."""
-    made = ModelRelease(states=4, actions=2, discount=0.9)
+    made = ModelRelease(states=4, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0))
     cut, over = (
         made.release(in_memory(people, max_steps=steps), privacy=confide.NoPrivacy(), rng=np.random.default_rng(0))
         for steps in (21, 100)

@@ -65,7 +65,7 @@ def hostile(people):
 
 @pytest.mark.parametrize("learned", [False, True])
 def test_hostile_logs_are_answered_like_others(asked, people, learned):
-    made = ModelRelease(states=4, actions=2, discount=0.9) if learned else asked
+    made = ModelRelease(states=4, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0)) if learned else asked
     with np.errstate(all="raise", under="ignore"):
         model = made.release(in_memory(hostile(people)), privacy=PRIVATE, rng=np.random.default_rng(0))
         policy = model.plan()
@@ -106,7 +106,10 @@ class OneUser:
 def test_an_attack_on_the_whole_release_finds_a_twin_with_less_noise_only(relation):
     """120 runs on each of two logs, at 99 % confidence: an honest release is refuted with probability at most 1 %, before the seed is
     fixed. The twin has a tenth of the noise."""
-    made, privacy = ModelRelease(states=3, actions=2, discount=0.9, transitions=4), confide.CentralDP(2.0, 0.01, relation)
+    made, privacy = (
+        ModelRelease(states=3, actions=2, discount=0.9, transitions=4, ends=True, reward_range=(0.0, 1.0)),
+        confide.CentralDP(2.0, 0.01, relation),
+    )
     honest, broken = (
         refute(OneUser(made, privacy, factor), delta=0.01, runs=120, rng=np.random.default_rng(0)) for factor in (1.0, 0.1)
     )
@@ -126,16 +129,19 @@ def test_an_attack_on_the_whole_release_finds_a_twin_with_less_noise_only(relati
         ({"reward_range": (1.0, 0.0)}, "low < high"),
         ({"support": np.ones((2, 2), bool)}, "support must be"),
         ({"transitions": 0}, "transitions must be at least 1"),
+        ({"ends": None}, r"say what it means.*--ends.*--no-ends"),
+        ({"ends": None, "rewards": np.ones((4, 2))}, "say what it means"),
+        ({"reward_range": None}, "their public range is not known"),
     ],
 )
 def test_wrong_parameters_are_named(wrong, message):
     with pytest.raises(InvalidParameter, match=message):
-        ModelRelease(**({"states": 4, "actions": 2, "discount": 0.9} | wrong))
+        ModelRelease(**({"states": 4, "actions": 2, "discount": 0.9, "ends": True, "reward_range": (0.0, 1.0)} | wrong))
 
 
 def test_a_public_support_of_few_successors_needs_no_totals(log, world):
     near = np.abs(np.subtract.outer(np.arange(4), np.arange(4))) <= 1
-    made = ModelRelease(states=4, actions=2, discount=0.9, rewards=world.rewards[0], support=near)
+    made = ModelRelease(states=4, actions=2, discount=0.9, rewards=world.rewards[0], support=near, ends=False)
     model = made.release(log, privacy=PRIVATE, rng=np.random.default_rng(0))
     assert model.totals.size == 0 and model.counts.size == 2 * near.sum()
     assert (model.transitions[~np.repeat(near[:, None], 2, axis=1)] == 0).all()

@@ -21,7 +21,7 @@ def world():
 
 @pytest.fixture(scope="module")
 def made(world):
-    return ModelRelease(states=4, actions=2, discount=0.9, rewards=world.rewards[0])
+    return ModelRelease(states=4, actions=2, discount=0.9, rewards=world.rewards[0], ends=False)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_the_prediction_is_within_thirty_per_cent(found, made, world):
 
 def test_the_sums_of_many_people_are_like_those_of_a_log(world):
     """Row totals and rewards agree with cells, as in a log, and means are those of other people."""
-    made = ModelRelease(states=4, actions=2, discount=0.9)
+    made = ModelRelease(states=4, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0))
     found = rehearsal(made, world)
     statistic = made.statistic(STEPS)
     cells, totals, rewards, starts = statistic.bound.unpack(found.sums(20_000, np.random.default_rng(3)))
@@ -68,9 +68,9 @@ def test_less_privacy_needs_fewer_people(found):
 
 def test_what_is_refused(found, made, world):
     for wrong in (
-        lambda: people_needed(found, confide.CentralDP(1.0)),
+        lambda: people_needed(found, confide.CentralDP(1.0, delta=0.0)),
         lambda: people_needed(found, PRIVATE, score=1.0),
-        lambda: rehearsal(ModelRelease(states=5, actions=2, discount=0.9), world),
+        lambda: rehearsal(ModelRelease(states=5, actions=2, discount=0.9, ends=True, reward_range=(0.0, 1.0)), world),
         lambda: rehearsal(made, world, np.tile([0.0, 1.0], (4, 1))),
     ):
         with pytest.raises(InvalidParameter):

@@ -3,9 +3,16 @@
 Everything heavy is imported inside the commands, so that `confide --help` is instant.
 """
 
+import os
 import re
+import shutil
+import signal
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -34,7 +41,10 @@ from confide.cli import (
 from confide.cli.terminal import one_line, terminals
 from confide.errors import CHARGED, ConfideError, ConfideWarning
 
-INTERNAL = 70  # the exit code of an error that nobody foresaw
+# Help is never wrapped at fewer columns, unless the terminal has fewer.
+HELP_COLUMNS = 52
+# Exit codes: of an error that nobody foresaw, and of what a shell reports for SIGINT, SIGPIPE and SIGTERM.
+INTERNAL, INTERRUPTED, CLOSED_PIPE, TERMINATED = 70, 130, 141, 143
 
 app = typer.Typer(
     name="confide",
@@ -80,11 +90,12 @@ def _options(
 
 def main(arguments: list[str] | None = None) -> None:
     """Errors and warnings are one line on standard error, without a traceback. An error exits with 2; one that nobody foresaw with 70."""
-    with terminals():
+    with terminals(), _terminated_like_interrupted() as signals:
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _warn
-                code = app(arguments, standalone_mode=False)
+                code = app(arguments, standalone_mode=False, **_narrow())
+                sys.stdout.flush()
         except ConfideError as error:
             _fail(_with_options(str(error), sys.argv[1:] if arguments is None else arguments))
         except typer.TyperException as error:
@@ -95,13 +106,49 @@ def main(arguments: list[str] | None = None) -> None:
             _fail(message)
         except MemoryError:
             _fail("not enough memory for a problem of this size")
+        except BrokenPipeError:
+            # Whoever read the output has ended, as in `confide list | head`.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(CLOSED_PIPE)
         except OSError as error:
             _fail(f"{error.filename or 'output'}: {error.strerror or error}")
         except (KeyboardInterrupt, typer.Abort):
-            sys.exit(130)
+            code = INTERRUPTED
         except Exception as error:
             _fail(_unforeseen(error), INTERNAL)
+        if code == INTERRUPTED and signals:
+            print("stopped by SIGTERM", file=sys.stderr)
+            code = TERMINATED
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _narrow() -> dict[str, int]:
+    """Settings for terminals with fewer columns than help is usually wrapped at."""
+    columns = shutil.get_terminal_size().columns
+    return {"terminal_width": columns} if columns < HELP_COLUMNS else {}
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[list[int]]:
+    """SIGTERM has the effect of Ctrl-C: what is done is saved, and temporary files are removed. Yields the signals so far."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        usual = signal.getsignal(signal.SIGINT)
+        if callable(usual):
+            usual(signal.SIGINT, frame)
+        else:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -18,7 +18,7 @@ from confide.cli.log_release import (
     show_release,
 )
 from confide.cli.logs import Action, Files, MaxSteps, MaxTrajectories, Probability, Reward, State, Step, Trajectory, User
-from confide.cli.options import AsJson
+from confide.cli.options import AsJson, Yes
 from confide.cli.plan import (
     Centre,
     Delta,
@@ -33,6 +33,7 @@ from confide.cli.plan import (
     Visits,
     promise_of,
 )
+from confide.cli.returns import RangeOfReturns, ReturnBound, RewardRange, range_of_options
 
 if TYPE_CHECKING:
     from confide.evaluation import ValueEstimate
@@ -43,7 +44,6 @@ _ROWS = 15  # of the table on a terminal
 States = Annotated[
     int | None, typer.Option(help="Number of states; states are numbered from 0.", min=1, show_default="as the log declares")
 ]
-ReturnBound = Annotated[float, typer.Option(help="Upper bound on returns; returns are clipped to [0, bound].")]
 Calibration = Annotated[
     str | None, typer.Option(help="dp-lsw, dp-lsl: tight (least noise) or paper (printed constants).", show_default="tight")
 ]
@@ -100,7 +100,8 @@ def evaluate(
     states: States = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
-    return_bound: ReturnBound = 1.0,
+    reward_range: RewardRange = None,
+    return_bound: ReturnBound = None,
     discount: Discount = 1.0,
     estimator: EstimatorName = "counts-and-sums",
     visits: Visits = None,
@@ -129,6 +130,7 @@ def evaluate(
     action: Action = "",
     probability: Probability = "",
     ledger: Annotated[Path | None, typer.Option(help="Ledger file to charge.", show_default=False)] = None,
+    yes: Yes = False,
     name: Id = None,
     source: Source = None,
     seed: Annotated[int | None, typer.Option(help="Seed of fast noise.", min=0, show_default=False)] = None,
@@ -141,30 +143,47 @@ def evaluate(
 ) -> None:
     """Estimate the values of states from a log, with differential privacy for its users."""
     from confide.evaluation import ValueEstimate
-    from confide.evaluation.catalogue import entry_of, make_estimator, noise_for
-    from confide.execution import check_backend
+    from confide.evaluation.catalogue import entry_of, noise_for
 
     options: dict[str, Any] = {"visits": visits, "shrink": shrink, "features": features, "prior_std": prior_std, "centre": centre}
     options |= {"ridge": ridge, "calibration": calibration, "target": target, "clip": clip, "per_decision": per_decision or None}
     options |= {"second_moments": second_moments or None, "weights": weights, "interval_share": interval_share}
-    options["behaviour"] = read_behaviour(behaviour)
+    options |= {"behaviour": read_behaviour(behaviour)}
     states, privacy = declared("state", states, files), promise_of(epsilon, delta, relation, no_privacy)
     layout: dict[str, Any] = {"user": user, "trajectory": trajectory or None, "step": step or None, "state": state}
     layout |= {"reward": reward, "max_trajectories": max_trajectories, "max_steps": max_steps}
     if explain:
         show_explained(explained(files, layout, (action, probability), states, options, privacy), as_json)
         return
-    made = make_estimator(estimator, states=states, discount=discount, return_bound=return_bound, **options)
+    returns, made = _estimator(estimator, (reward_range, return_bound, centre), max_steps, states, discount, options)
     noise = noise_for(entry_of(estimator).noise, source, seed, no_privacy)
+    _check_settings(backend, workers, level)
+    layout |= {"action": action or ("action" if target else None)}  # a target needs both columns, under their usual names
+    layout |= {"probability": probability or ("probability" if target and not behaviour else None)}
+    more: dict[str, Any] = {"reads": entry_of(estimator).reads, "returns": returns.reason}
+    asked = LogRelease(estimator, made, privacy, noise, files, layout, name, ValueEstimate, **more)
+    with only_ours(no_privacy), careful(asked, ledger, out, yes=yes) as budget:
+        estimate, paid, warned, labels = released(asked, budget, out, backend, workers, as_json)
+        _show(_shown(asked, estimate, paid, level, labels.state), warned, out, as_json)
+
+
+def _estimator(
+    name: str, given: tuple[Any, Any, Any], steps: int, states: int, discount: float, options: dict[str, Any]
+) -> tuple[RangeOfReturns, Any]:
+    """The range of returns, from that of rewards, or the bound on returns and their centre; and the estimator."""
+    from confide.evaluation.catalogue import entry_of, make_estimator
+
+    returns = range_of_options(*given, steps=steps, discount=discount, has_centre="centre" in entry_of(name).takes)
+    chosen = options | {"centre": returns.centre}
+    return returns, make_estimator(name, states=states, discount=discount, return_bound=returns.return_bound, **chosen)
+
+
+def _check_settings(backend: str, workers: int | None, level: float) -> None:
+    from confide.execution import check_backend
+
     check_backend(backend, workers)
     if not 0 < level < 1:
         raise typer.BadParameter(f"level must be in (0, 1), got level={level}")
-    layout |= {"action": action or ("action" if target else None)}  # a target needs both columns, under their usual names
-    layout |= {"probability": probability or ("probability" if target and not behaviour else None)}
-    asked = LogRelease(estimator, made, privacy, noise, files, layout, name, ValueEstimate, entry_of(estimator).reads)
-    with only_ours(no_privacy), careful(asked, ledger, out) as budget:
-        estimate, paid, warned, labels = released(asked, budget, out, backend, workers, as_json)
-        _show(_shown(asked, estimate, paid, level, labels.state), warned, out, as_json)
 
 
 def _shown(asked: LogRelease, estimate: "ValueEstimate", paid: str, level: float, labels: tuple[str, ...]) -> "Shown":

@@ -99,7 +99,11 @@ def _of_model(states: int, actions: int, mu: float | None, privacy: "Request") -
     from confide.offline import ModelRelease
     from confide.privacy.request import Relation
 
-    bound = ModelRelease(states=states, actions=actions, discount=0.9, transitions=_TRANSITIONS).statistic().bound
+    bound = (
+        ModelRelease(states=states, actions=actions, discount=0.9, transitions=_TRANSITIONS, ends=True, reward_range=(0.0, 1.0))
+        .statistic()
+        .bound
+    )
     found: dict[str, Any] = {
         "command": "confide learn LOG --out learned, then confide.offline.PrivateModel.load('learned').value(policy)",
         "releases": f"{bound.size:,} noisy numbers, once: counts of transitions, row totals, sums of rewards, first states",
@@ -118,7 +122,11 @@ def _of_weights(weights: "npt.NDArray[np.float64]", clip: float | None, mu: floa
     from confide.evaluation import ImportanceSampling
     from confide.privacy.request import Relation
 
-    asked = ImportanceSampling(weights) if clip is None else ImportanceSampling(weights, clip=clip)
+    asked = (
+        ImportanceSampling(weights, return_bound=1.0)
+        if clip is None
+        else ImportanceSampling(weights, clip=clip, return_bound=1.0)
+    )
     bound = asked.statistic().bound
     found: dict[str, Any] = {
         "command": "confide evaluate LOG --estimator importance-sampling --target POLICY",

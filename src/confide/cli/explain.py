@@ -48,20 +48,22 @@ def explain(
     horizon: Horizon = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show guarantee, noise, release schedule and planning of agents, without a run."""
+    """Show guarantee, noise, release schedule, planning, memory and planning time of agents, without a run."""
     from confide.agents.catalogue import takes_privacy
     from confide.agents.explain import explain as make
     from confide.errors import InvalidParameter
     from confide.experiments.spec import RunSpec
     from confide.problems.catalogue import make as make_problem
+    from confide.problems.sizes import sizes_by_name
 
     for name in agents:
         if not takes_privacy(name):
             raise InvalidParameter(f"{name} is a reference agent: it does not learn from users and has no guarantee to explain")
+    sizes = sizes_by_name(on, horizon)
     world = make_problem(on, seed=problem_seed, horizon=horizon)
     promise, options = privacy_of(epsilon, delta, trust, dropouts), agent_options(calibration, bonus_scale, schedule, episodes)
     specs = [RunSpec(agent=name, problem=world.name, episodes=episodes, privacy=promise, options=options) for name in agents]
-    found = make(*(spec.make(world) for spec in _with(specs, [*(compare_with or ()), *(beside or ())])))
+    found = make(*(spec.make(world) for spec in _with(specs, [*(compare_with or ()), *(beside or ())])), problem=sizes)
     if as_json:
         print_json(found.to_json())
     else:

@@ -19,7 +19,7 @@ from confide.cli.log_release import (
     show_release,
 )
 from confide.cli.logs import Files, MaxSteps, MaxTrajectories, Probability, Reward, State, Step, Trajectory, User
-from confide.cli.options import AsJson
+from confide.cli.options import AsJson, Yes
 from confide.cli.plan import Delta, Discount, Epsilon, Relation, promise_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,12 @@ Rewards = Annotated[
         help="Public rewards: .npy or .csv, one row per state; one column, or one column per action.", show_default="learned"
     ),
 ]
-RewardRange = Annotated[tuple[float, float], typer.Option(metavar="LOW HIGH", help="Range that learned rewards are clipped to.")]
+RewardRange = Annotated[
+    tuple[float, float] | None,
+    typer.Option(
+        metavar="LOW HIGH", help="Public range that learned rewards are clipped to; needed without --rewards.", show_default=False
+    ),
+]
 Terminal = Annotated[
     list[str] | None,
     typer.Option(
@@ -53,8 +58,9 @@ Ends = Annotated[
     bool | None,
     typer.Option(
         "--ends/--no-ends",
-        help="Whether a trajectory with fewer than --max-steps rows has ended with its last row.",
-        show_default="if rewards are learned",
+        help="What it means that a trajectory has fewer than --max-steps rows: its last row was the end (--ends), or the record stops "
+        "there (--no-ends). Must be stated.",
+        show_default=False,
     ),
 ]
 Support = Annotated[
@@ -90,7 +96,7 @@ def learn(
     discount: Discount = 0.95,
     transitions: Transitions = 20,
     rewards: Rewards = None,
-    reward_range: RewardRange = (0.0, 1.0),
+    reward_range: RewardRange = None,
     terminal: Terminal = None,
     ends: Ends = None,
     support: Support = None,
@@ -110,6 +116,7 @@ def learn(
     action: Annotated[str, typer.Option(help="Column of actions.")] = "action",
     probability: Probability = "",
     ledger: Annotated[Path | None, typer.Option(help="Ledger file to charge.", show_default=False)] = None,
+    yes: Yes = False,
     name: Id = None,
     source: Source = None,
     seed: Annotated[int | None, typer.Option(help="Seed of fast noise.", min=0, show_default=False)] = None,
@@ -126,18 +133,10 @@ def learn(
     from confide.report.learned import Learned
 
     states, actions = declared("state", states, files), declared("action", actions, files)
-    made = ModelRelease(
-        states=states,
-        actions=actions,
-        discount=discount,
-        transitions=transitions,
-        rewards=_table(rewards, "rewards", states),
-        reward_range=reward_range,
-        terminal=_terminal(terminal, states, files),
-        ends=ends,
-        support=_support(support),
-        return_bound=return_bound,
-    )
+    public: dict[str, Any] = {"states": states, "actions": actions, "discount": discount, "transitions": transitions}
+    public |= {"rewards": _table(rewards, "rewards", states), "reward_range": reward_range, "return_bound": return_bound}
+    public |= {"terminal": _terminal(terminal, states, files), "ends": ends, "support": _support(support)}
+    made = ModelRelease(**public)
     real("pessimism", pessimism, at_least=0, at_most=1e6)
     privacy, noise = promise_of(epsilon, delta, relation, no_privacy), noise_for("lattice", source, seed, no_privacy)
     check_backend(backend, workers)
@@ -146,7 +145,7 @@ def learn(
     layout |= {"probability": probability} if probability else {}
     part = None if holdout is None else _held_out(holdout, split_key, no_privacy, made, max_steps)
     asked = LogRelease("model", made, privacy, noise, files, layout, name, PrivateModel, holdout=part)
-    with only_ours(no_privacy), careful(asked, ledger, out) as budget:
+    with only_ours(no_privacy), careful(asked, ledger, out, yes=yes) as budget:
         model, paid, warned, _ = released(asked, budget, out, backend, workers, as_json)
         learned = Learned(model, model.plan(pessimism), asked.told(paid))
         tested = learned if holdout is None else _tested(asked, learned, budget, backend, workers)
@@ -175,8 +174,9 @@ def _tested(asked: LogRelease, learned: "Learned", ledger: Any, backend: str, wo
     import numpy as np
 
     if not learned.policy.changed.any():
-        return learned
-    _, test = opened(asked, ledger)
+        reason = "not tested, and no bound: the policy is the logged one in every state, so there is nothing to test"
+        return replace(learned, said=(*learned.said, ("tested", f"{reason}.")))
+    _, test = opened(asked)
     rng = np.random.default_rng(asked.noise.seed) if asked.noise.source == "fast" else None
     id = f"{asked.id} held out" if ledger else None
     assert test is not None
@@ -202,7 +202,7 @@ def _terminal(listed: list[str] | None, states: int, files: list[str]) -> Any:
 
     if not listed:
         return None
-    labels = labels_of(files).published.state
+    labels = labels_of(files).state
     places = {label: place for place, label in enumerate(labels or map(str, range(states)))}
     places |= {str(place): place for place in range(states) if str(place) not in places}
     for each in listed:

@@ -87,10 +87,11 @@ def _print_table(spends: "tuple[Spend, ...]") -> None:
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("when (UTC)", no_wrap=True)
     table.add_column("spend", overflow="fold")
+    splits = _number_splits(spends)
     for spend in spends:
         loss = ", ".join(f"{name}={value:.6g}" for name, value in _parameters(spend).items())
         when = spend.when.replace("T", " ").removesuffix("+00:00")
-        people = f"\npeople: {_people(spend)}" if spend.part else ""
+        people = f"\npeople: {_people(spend, splits)}" if spend.part else ""
         lines = f"{spend.what}\n{loss}, relation {spend.relation.value}, {_state(spend)}{people}\nid {spend.id}"
         table.add_row(when, Text(lines))  # Text: a name in [brackets] is no markup
     Console().print(table)
@@ -108,6 +109,7 @@ def _print_lines(lines: dict[str, str]) -> None:
 
 
 def _record(account: "Account", spends: "tuple[Spend, ...]") -> dict[str, Any]:
+    splits = _number_splits(spends)
     return {
         "total": asdict(account.total),
         "guaranteed": {"epsilon": account.total.epsilon, "delta": account.total.delta},
@@ -122,7 +124,7 @@ def _record(account: "Account", spends: "tuple[Spend, ...]") -> dict[str, Any]:
                 "loss": {"kind": type(spend.loss).__name__, **_parameters(spend)},
                 "relation": spend.relation,
                 "state": _state(spend),
-                "part": None if spend.part is None else {"split": spend.part[0], "name": spend.part[1], "people": _people(spend)},
+                "part": _part(spend, splits),
             }
             for spend in spends
         ],
@@ -139,11 +141,23 @@ _PARTS = {
 }
 
 
-def _people(spend: "Spend") -> str:
+def _number_splits(spends: "tuple[Spend, ...]") -> dict[str, int]:
+    """Numbers for the splits. Their names are computed from the sizes and times of private files, and stay in the ledger."""
+    names = dict.fromkeys(spend.part[0] for spend in spends if spend.part is not None)
+    return {name: number for number, name in enumerate(names, 1)}
+
+
+def _part(spend: "Spend", splits: dict[str, int]) -> dict[str, Any] | None:
+    if spend.part is None:
+        return None
+    return {"split": splits[spend.part[0]], "name": spend.part[1], "people": _people(spend, splits)}
+
+
+def _people(spend: "Spend", splits: dict[str, int]) -> str:
     """Of a spend on a part of a split: whose data were used, in plain words."""
     assert spend.part is not None
     split, name = spend.part
-    return f"{_PARTS.get(name, f'part {name}')}, of split {split}"
+    return f"{_PARTS.get(name, f'part {name}')}, of split {splits[split]}"
 
 
 def _state(spend: "Spend") -> str:

@@ -40,6 +40,7 @@ class LogRelease:
     result: Any  # the class of what is released: it has `load`, and what it makes has `to_bytes`
     reads: int = 1  # how often the log is read
     holdout: tuple[float, str] | None = None  # the share of people that are not used, and the key that chooses them
+    returns: str = ""  # the range of returns, and where it comes from
 
     @property
     def kind(self) -> str:
@@ -49,23 +50,27 @@ class LogRelease:
     def told(self, paid: str) -> tuple[tuple[str, str], ...]:
         """What was clipped, which noise was added, and what was charged."""
         counted = self.made.counted(self.layout["max_trajectories"], self.layout["max_steps"])
-        said = (("counted", f"{counted}."), ("noise", self.noise.why), ("ledger", paid))
-        return said if self.noise.source != "none" else (said[0], said[2])
+        lines = [("counted", f"{counted}."), ("returns", f"{self.returns}."), ("noise", self.noise.why), ("ledger", paid)]
+        left_out = [("returns", ".")] + ([("noise", self.noise.why)] if self.noise.source == "none" else [])
+        return tuple(line for line in lines if line not in left_out)
 
     @property
     def id(self) -> str:
         """Its id in a ledger. Other files, columns or caps make another release; changes of the files' contents are not detected."""
         from confide.evaluation.estimator import release_id
 
-        paths = [str(Path(path).resolve()) for path in self.files]  # however they are spelt
+        paths = [os.path.realpath(path) for path in self.files]  # however they are spelt
         where = [*paths, repr(sorted(self.layout.items())), self.noise.source, *map(str, self.holdout or ())]
         asked = release_id(self.made, self.privacy, where)
         return f"{self.name} {asked}" if self.name else asked  # a name never stands for two releases
 
 
 @contextmanager
-def careful(asked: LogRelease, path: Path | None, out: Path | None) -> "Iterator[Ledger | None]":
-    """Check the budget and the output folder, then yield the ledger. An error removes empty folders and reports a charge."""
+def careful(asked: LogRelease, path: Path | None, out: Path | None, *, yes: bool) -> "Iterator[Ledger | None]":
+    """Check the budget and the output folder, ask before a charge, then yield the ledger.
+
+    An error removes empty folders and reports a charge.
+    """
     from confide.privacy.ledger import Ledger
     from confide.privacy.request import NoPrivacy
 
@@ -73,8 +78,31 @@ def careful(asked: LogRelease, path: Path | None, out: Path | None) -> "Iterator
     again = _charged(ledger, asked) is not None
     if ledger is not None and not again:
         _afford(ledger, asked)
+        _confirm(asked, ledger, yes=yes)
     with _room(asked, out, again=again), _telling_of_the_charge(ledger, asked):
         yield ledger
+
+
+def _confirm(asked: LogRelease, ledger: "Ledger", *, yes: bool) -> None:
+    """Ask before a charge. Neither the question nor that it is asked depends on the data.
+
+    A command that looked at the data and stopped would tell something about them that no guarantee covers.
+    """
+    from confide.errors import ConfideError, InvalidParameter
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidParameter(
+            f"a charge to {ledger.path.name} cannot be undone: look at the counts of confide logs check, then add --yes"
+        )
+    question = (
+        f"This charges {asked.privacy} to {ledger.path.name}, and cannot be undone. Look at the counts of confide logs check first: "
+        "if they show that most users contribute zero, the result is noise. confide does not look for you."
+    )
+    typer.echo(f"{question}\nCharge the ledger? [y/N]: ", err=True, nl=False)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise ConfideError("nothing was charged, because the question was not answered with yes")
 
 
 def _charged(ledger: "Ledger | None", asked: LogRelease) -> "Spend | None":
@@ -91,7 +119,7 @@ def released(
 
     known = _charged(ledger, asked)
     rng = np.random.default_rng(asked.noise.seed) if asked.noise.source == "fast" else None
-    logs, _ = opened(asked, ledger)
+    logs, _ = opened(asked)
     with _progress(logs, asked.reads, quiet) as progress, _without_warnings():
         estimate = asked.made.release(
             logs.on(backend, workers=workers),
@@ -105,18 +133,17 @@ def released(
         raise InvalidParameter(f"{out} contains another {asked.kind}: choose another folder")
     before = known.when if known is not None and known.released else None
     warned = delta_warnings(estimate.guarantee.users, asked.privacy.delta) + [str(one) for one in asked.made.warnings(estimate)]
-    return estimate, _paid(asked, ledger, before), warned, logs.labels.published
+    return estimate, _paid(asked, ledger, before), warned, logs.labels
 
 
 def declared(kind: str, given: int | None, files: list[str]) -> int:
-    """The number of states or actions: as given, or that of the labels which the log's files declare. Labels that were taken from the data
-    are not counted: their number would tell what occurs in it."""
+    """The number of states or actions: as given, or that of the labels which the log's files declare."""
     from confide.errors import InvalidParameter
     from confide.logs.labels import labels_of
 
     if given is not None:
         return given
-    labels = getattr(labels_of(files).published, kind)
+    labels = getattr(labels_of(files), kind)
     if not labels:
         raise InvalidParameter(
             f"--{kind}s is missing: the log declares no labels of {kind}s (confide logs import --{kind}s-file does)"
@@ -124,21 +151,18 @@ def declared(kind: str, given: int | None, files: list[str]) -> int:
     return len(labels)
 
 
-def _looked_at(logs: "Logs", states: int | None, ledger: "Ledger | None", known: "Spend | None") -> "Logs":
-    """The log, unless a release of it would be worth nothing: nobody should pay for noise. Without a ledger nobody pays."""
+def _check_labels(logs: "Logs", states: int | None) -> None:
+    """Refuse fewer states than the log declares. Its labels are public."""
     from confide.errors import InvalidParameter
 
-    labelled = len(logs.labels.published.state)
+    labelled = len(logs.labels.state)
     if states is not None and labelled > states:
         raise InvalidParameter(
             f"the log declares {labelled:,} states, and --states {states:,} leaves some out: say --states {labelled}"
         )
-    if ledger is None:
-        return logs
-    return logs.usable(states=states) if known is None else logs.assumed_usable
 
 
-def opened(asked: LogRelease, ledger: "Ledger | None") -> "tuple[Logs, Logs | None]":
+def opened(asked: LogRelease) -> "tuple[Logs, Logs | None]":
     """The log, or the parts of it that are released first and held out."""
     from confide.errors import LogError
     from confide.logs import open as open_logs
@@ -146,7 +170,7 @@ def opened(asked: LogRelease, ledger: "Ledger | None") -> "tuple[Logs, Logs | No
     logs = open_logs(asked.files, **asked.layout)
     if not logs.parts:
         raise LogError("the log is empty: it has no rows")
-    logs = _looked_at(logs, getattr(asked.made, "states", None), ledger, _charged(ledger, asked))
+    _check_labels(logs, getattr(asked.made, "states", None))
     if asked.holdout is None:
         return logs, None
     share, key = asked.holdout

@@ -72,25 +72,26 @@ def check(
 
 ImportUser = Annotated[str, typer.Option(help="Column of user ids. They are hashed with your key, and are not in the log.")]
 Stay = Annotated[str, typer.Option(help="Column of stay ids (a stay is a trajectory); empty if each user has one trajectory.")]
-Time = Annotated[str, typer.Option(help="Column of timestamps or numbers that order a stay; empty if rows are in order.")]
+Time = Annotated[str, typer.Option(help="Column of timestamps or numbers that order a stay; without one, --in-order is needed.")]
 TimeFormat = Annotated[
     list[str] | None,
     typer.Option(
-        help="Format of timestamps that are not ISO 8601, such as '%d/%m/%Y %H:%M'. Can be given several times; iso stands for ISO "
-        "8601, and the first format that fits a cell is used.",
-        show_default=False,
+        help="Format of times that are text, such as '%d/%m/%Y %H:%M'. Can be given several times; iso stands for ISO 8601, and the "
+        "first format that fits a cell is used.",
+        show_default="numbers, and dates of ISO 8601",
     ),
 ]
 Every = Annotated[
     str | None,
     typer.Option(
-        help="Public length of a step, such as 4h or 30min (us, ms, s, min, h, d, w), or a number where times are numbers.",
+        help="Public length of a step, such as 4h or 30min (us, ms, s, min, h, d, w), or a number where times are numbers. Days and "
+        "weeks are those of the calendar; other lengths are counted from the first row.",
         show_default="each time is a step",
     ),
 ]
 StatesFile = Annotated[
     Path | None,
-    typer.Option(help="Public labels of states, one per line, shown with results. Other values are refused."),
+    typer.Option(help="Public labels of states, one per line, shown with results. Other values count as missing."),
 ]
 StateClusters = Annotated[
     Path | None,
@@ -102,20 +103,25 @@ StateClusters = Annotated[
 ActionsFile = Annotated[Path | None, typer.Option(help="Public labels of actions, one per line, shown with results.")]
 States = Annotated[int | None, typer.Option(help="Number of states, if they are whole numbers from 0.", min=1)]
 Actions = Annotated[int | None, typer.Option(help="Number of actions, if they are whole numbers from 0.", min=1)]
-FromData = Annotated[
+InOrder = Annotated[
     bool,
-    typer.Option(
-        "--labels-from-data",
-        help="Take labels from the data. They reveal which labels occur and must not be published; results show numbers.",
-    ),
+    typer.Option("--in-order", help="State that the rows of each user are in the order of time. Only for tables without --time."),
 ]
-Unknown = Annotated[str, typer.Option(help="How to treat values that are not declared: refuse or missing.")]
 Rows = Annotated[str, typer.Option(help="Which value to use if several rows have the same time: last or first.")]
 Rewards = Annotated[str, typer.Option(help="Reward if several rows have the same time: sum, mean, last or first.")]
 Drop = Annotated[
     str, typer.Option(help="What to drop if a cell is missing: row, or person (all rows of the user, who contributes zero).")
 ]
 FillReward = Annotated[float | None, typer.Option(help="Reward of steps whose reward is missing.", show_default=False)]
+FillState = Annotated[
+    str | None,
+    typer.Option(
+        help="Declared state, by label or number, that a missing state becomes: a state of its own.", show_default="a gap"
+    ),
+]
+FillAction = Annotated[
+    str | None, typer.Option(help="Declared action, by label or number, that a missing action becomes.", show_default="a gap")
+]
 Terminal = Annotated[
     list[str] | None,
     typer.Option(
@@ -155,12 +161,13 @@ def import_(
     actions_file: ActionsFile = None,
     states: States = None,
     actions: Actions = None,
-    labels_from_data: FromData = False,
-    unknown: Unknown = "refuse",
+    in_order: InOrder = False,
     rows: Rows = "last",
     rewards: Rewards = "sum",
     drop: Drop = "row",
     fill_reward: FillReward = None,
+    fill_state: FillState = None,
+    fill_action: FillAction = None,
     terminal: Terminal = None,
     time_format: TimeFormat = None,
     every: Every = None,
@@ -178,27 +185,23 @@ def import_(
 
     columns: dict[str, Any] = {"user": user, "stay": stay or None, "time": time or None, "state": state, "reward": reward}
     columns |= {"action": action or None, "probability": probability or None}
+    declared = {"states": _states(states, states_file, state_clusters), "actions": _declared("actions", actions, actions_file)}
+    rules: dict[str, Any] = {
+        "rows": rows,
+        "rewards": rewards,
+        "drop": drop,
+        "terminal": terminal or (),
+        "every": every,
+        "in_order": in_order,
+    }
+    rules |= {"fill_reward": fill_reward, "fill_state": fill_state, "fill_action": fill_action}
+    reading: dict[str, Any] = {
+        "time_format": time_format or None,
+        "delimiter": "\t" if delimiter == "\\t" else delimiter,
+        "decimal": decimal,
+    }
     with _importing(as_json) as progress:
-        found = import_log(
-            source,
-            out,
-            **columns,
-            states=_states(states, states_file, state_clusters),
-            actions=_declared("actions", actions, actions_file),
-            labels_from_data=labels_from_data,
-            unknown=unknown,
-            rows=rows,
-            rewards=rewards,
-            drop=drop,
-            fill_reward=fill_reward,
-            terminal=terminal or (),
-            time_format=time_format or None,
-            every=every,
-            delimiter="\t" if delimiter == "\\t" else delimiter,
-            decimal=decimal,
-            key=key,
-            progress=progress,
-        )
+        found = import_log(source, out, **columns, **declared, **rules, **reading, key=key, progress=progress)
     if as_json:
         print_json(found.to_dict())
     else:

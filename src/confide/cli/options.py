@@ -16,7 +16,7 @@ Trust = Annotated[
     str,
     typer.Option(
         help="Trust model: joint (a trusted curator), local (noise is added on each user's device), or distributed (each device adds a "
-        "share of the noise, and only sums are seen).",
+        "share of the noise, and an ideal aggregator, which is simulated here, shows the sums).",
     ),
 ]
 Dropouts = Annotated[
@@ -78,6 +78,9 @@ Settings = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+Yes = Annotated[bool, typer.Option("--yes", help="Charge the ledger without a question. Needed where no terminal is attached.")]
 
 
 def privacy_of(epsilon: float | None, delta: float | None, trust: str | None, dropouts: float | None = None) -> "Request":

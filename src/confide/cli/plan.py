@@ -7,6 +7,7 @@ import typer
 
 from confide.cli.logs import MaxTrajectories
 from confide.cli.options import AsJson, print_json
+from confide.cli.returns import ReturnBound, RewardRange, range_of_options
 
 if TYPE_CHECKING:
     from confide.evaluation import Plan, Proposal
@@ -67,9 +68,7 @@ def evaluate(
     users: Annotated[int, typer.Option(help="Number of users in the log.", min=1, show_default=False)],
     epsilon: Epsilon = None,
     delta: Delta = None,
-    return_bound: Annotated[
-        float | None, typer.Option(help="Upper bound on returns; returns are clipped to [0, bound].", show_default="1")
-    ] = None,
+    return_bound: ReturnBound = None,
     discount: Discount = 1.0,
     estimator: EstimatorName = "counts-and-sums",
     visits: Visits = None,
@@ -92,12 +91,10 @@ def evaluate(
     ] = None,
     max_trajectories: MaxTrajectories = 1,
     max_steps: Annotated[
-        int | None, typer.Option(help="With --propose: use at most this many steps per trajectory.", min=1, show_default=False)
+        int | None, typer.Option(help="Use at most this many steps per trajectory.", min=1, show_default=False)
     ] = None,
     propose: Annotated[bool, typer.Option("--propose", help="Propose return bound, visits and shrinkage, with reasons.")] = False,
-    reward_range: Annotated[
-        tuple[float, float] | None, typer.Option(help="With --propose: the range of one reward.", show_default="0 1")
-    ] = None,
+    reward_range: RewardRange = None,
     once: Annotated[bool, typer.Option("--once", help="With --propose: at most one step of a trajectory is rewarded.")] = False,
     usual_steps: Annotated[
         int | None,
@@ -123,15 +120,29 @@ def evaluate(
         proposal = _proposed(known, states=states, users=users, discount=discount, components=features is not None)
         chosen = {**_settings(proposal), "return_bound": proposal.return_bound}
     else:
-        _refuse(known, "{} needs --propose: add --propose, or omit {}")
+        chosen |= _stated_returns(known, return_bound, centre, discount)
     bound = chosen.pop("return_bound")
     more = chosen | {"features": features, "second_moments": second_moments or None}
-    made = make_estimator(estimator, states=states, discount=discount, return_bound=1.0 if bound is None else bound, **more)
+    made = make_estimator(estimator, states=states, discount=discount, return_bound=bound, **more)
     shares = None if visit_shares is None else read_table(visit_shares, "visit shares").ravel()
     users_like = {"visit_shares": shares, "return_std": return_std, "spread": spread, "trajectories": max_trajectories}
     epsilons = sorted({privacy.epsilon, *_EPSILONS})
     plans = [made.plan(users, promise_of(one, delta, relation), **users_like) for one in epsilons]
     _show(made, plans, epsilons.index(privacy.epsilon), proposal, as_json)
+
+
+def _stated_returns(
+    known: dict[str, Any], return_bound: float | None, centre: float | None, discount: float
+) -> dict[str, float | None]:
+    """The range of returns, as options of the estimator."""
+    from confide.errors import InvalidParameter
+
+    _refuse({name: known[name] for name in ("once", "usual_steps")}, "{} needs --propose: add --propose, or omit {}")
+    steps, reward_range = known["max_steps"], known["reward_range"]
+    if reward_range is not None and steps is None:
+        raise InvalidParameter("--reward-range needs --max-steps: returns add up over the steps of a trajectory")
+    returns = range_of_options(reward_range, return_bound, centre, steps=steps or 1, discount=discount, has_centre=True)
+    return {"return_bound": returns.return_bound, "centre": returns.centre}
 
 
 def _refuse(options: dict[str, Any], message: str) -> None:
@@ -152,6 +163,8 @@ def _proposed(known: dict[str, Any], **public: Any) -> "Proposal":
         raise InvalidParameter(
             "--propose needs --max-steps (every step may be rewarded) or --once (a trajectory is rewarded once)"
         )
+    if known["reward_range"] is None:
+        raise InvalidParameter("--propose needs --reward-range LOW HIGH, the public range of one reward")
     given = {name: value for name, value in known.items() if value is not None}
     return propose(**{"max_steps": Caps().steps} | given, **public)
 

@@ -115,6 +115,7 @@ def _release(world: "TabularMDP", seed: int, discount: float, transitions: int, 
         discount=discount,
         transitions=transitions,
         rewards=rewards if known else None,
+        reward_range=(0.0, 1.0),
         terminal=world.terminal,
         ends=False,
     )

@@ -64,12 +64,28 @@ def print_runs(runs: "list[Run]", as_json: bool) -> None:
     for one in runs:
         if one.last_return is not None:
             earned, low, high = map(_compact, one.last_return)
-            over = f"over {one.segments[-1].users:,} users"
+            over = f"averaged over the last {one.segments[-1].users:,} of {one.episodes:,} users, whom this policy served"
             typer.echo(
                 f"{one.agent}{_asked(one)}, seed {one.seed}: the last policy earned {earned} ({low} to {high}) per user, {over}"
             )
+    for units in dict.fromkeys(_units(one.problem) for one in runs):
+        if units:
+            typer.echo(units)
     if any(one.last_return for one in runs):
         typer.echo("regret is unknown, since the problem has no table; no privacy guarantee covers these returns")
+
+
+def _units(problem: str) -> str:
+    """In which units values of one's own environment are; nothing for problems of the library, whose rewards are as documented."""
+    if not problem.startswith("gym:"):
+        return ""
+    mapped = problem.rpartition(", rewards ")[2] if ", rewards " in problem else ""
+    rewards = (
+        f"rewards that were mapped to [0, 1]: {mapped}, where r is the environment's reward"
+        if mapped
+        else "the environment's rewards"
+    )
+    return f"units: sums over an episode of {rewards}"
 
 
 def _asked(one: "Run") -> str:
@@ -227,6 +243,8 @@ def _row(one: "Run") -> dict[str, Any]:
         "value": _finite(value),
         "mean_return": _finite(one.mean_return[-1]) if one.episodes and not known else None,
         "last_return": None if last is None else list(last),
+        "users_averaged": None if last is None else one.segments[-1].users,
+        "units": _units(one.problem) or None,
         "share": _finite(share),
         "guarantee": one.guarantee,
         "epsilon": one.certificate.document["promise"]["epsilon"] if one.certificate else None,

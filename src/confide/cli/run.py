@@ -61,7 +61,7 @@ def run(
         str | None,
         typer.Option(
             help="Trust model: joint (a trusted curator), local (noise is added on each user's device), or distributed (each device adds "
-            "a share of the noise, and only sums are seen).",
+            "a share of the noise, and an ideal aggregator, which is simulated here, shows the sums).",
             show_default="joint",
         ),
     ] = None,
@@ -124,15 +124,17 @@ def _run_all(specs: "list[RunSpec]", world: Any, seeds: range, out: Path | None,
                 runs += run_seeds(spec, world, seeds, out=out, progress=shown, command=command)
                 if not runs[-1].complete:
                     break
-        reported = out is not None and runs[0].episodes > 0 and has_extra("report")
+        # An interrupted command ends at once: the report is written when the runs are complete.
+        complete = all(one.complete for one in runs)
+        reported = out is not None and complete and has_extra("report")
         if out is not None and reported:
             with staged(out, last="report.html") as stage:
                 save_figures(runs, stage / "figures")
                 write_report(runs, stage / "report.html", title=f"{specs[0].agent} on {world.name}", command=command)
     print_runs(runs, as_json)
-    if out is not None and runs[0].episodes and not as_json:
+    if out is not None and complete and not as_json:
         typer.echo(f"report: {out / 'report.html'}" if reported else "no report was written: pip install 'confide[report]'")
-    if not all(one.complete for one in runs):
+    if not complete:
         typer.echo("interrupted: run the same command again to resume", err=True)
         raise typer.Exit(130)
 

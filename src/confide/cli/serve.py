@@ -51,6 +51,9 @@ def serve(
     metrics_host: Annotated[
         str, typer.Option(help="Address to give metrics at. In a run with deadlines they are PRIVATE.")
     ] = "127.0.0.1",
+    run_memory: Annotated[
+        float, typer.Option(help="Memory that one run may need, in GB, by an estimate that is made before the run is.")
+    ] = 1.0,
     folder: Folder = None,
     keys: Keys = None,
     marks: Marks = None,
@@ -61,6 +64,7 @@ def serve(
 ) -> None:
     """Serve runs: users report, the service learns, and everybody can read signed releases."""
     from confide._extras import need
+    from confide.arguments import real
     from confide.errors import InvalidParameter
 
     need("service", "confide serve")
@@ -78,7 +82,8 @@ def serve(
         if demo and folder is None:
             place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="confide-demo-"))) / "service"
         where = folder_of(specs[0] if specs else None, place)
-        opened = open_service(ServiceFolder(where, keys=keys, marks=marks, address=database), specs)
+        service_folder = ServiceFolder(where, keys=keys, marks=marks, address=database)
+        opened = open_service(service_folder, specs, run_memory=round(1e9 * real("run_memory", run_memory, above=0)))
         _say(opened, listening)
         _start(opened, listening, demo)
 
@@ -88,8 +93,10 @@ def _say(opened: "Opened", listening: "Listening") -> None:
         simulated = " SIMULATION: fast noise." if run.spec.noise == "fast" else ""
         typer.echo(f"run {name}: {run.learner.guarantee}.{simulated}")
         typer.echo(f"  {listening.url}/runs/{name}   signing key {run.manifest.key}")
-    for role, key in opened.keys.items():
-        typer.echo(f"API key for {role}, shown once: {key}", err=True)
+    for name, cause in opened.service.not_ready.items():
+        typer.echo(f"run {name} is not ready, and its reports are answered with 503: {cause}", err=True)
+    for role, path in opened.key_files.items():
+        typer.echo(f"API key for {role}: in the file {path}", err=True)
 
 
 def _start(opened: "Opened", listening: "Listening", demo: bool) -> None:
@@ -103,14 +110,17 @@ def _start(opened: "Opened", listening: "Listening", demo: bool) -> None:
         if demo:
             spec = opened.service.runs["demo"].spec
             accepts = Accepts(spec.epsilon, spec.delta, spec.trust, simulation=True)
-            key = opened.keys.get("device") or _new_key(opened)
+            key = _device_key(opened)
             crowd = Crowd(listening.url, "demo", spec.world(), api_key=key, accepts=accepts, source=lambda: noise_source("fast"))
             crowd.come(spec.users + spec.users // 5, at_once=2, stop=lambda: not opened.service.ready)
 
     listen(opened.service, listening, started)
 
 
-def _new_key(opened: "Opened") -> str:
+def _device_key(opened: "Opened") -> str:
+    """For the simulated crowd: the key of the first start, or a new one."""
     from confide.service.access import new_api_key
 
+    if "device" in opened.key_files:
+        return opened.key_files["device"].read_text().strip()
     return new_api_key(opened.service.store, "device", "simulated crowd", "command line")

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,7 @@ from confide.cli.serve import Database, Keys, Marks
 
 if TYPE_CHECKING:
     from confide.service.folder import ServiceFolder
+    from confide.service.store import Store
     from confide.service.verification import Found
 
 app = typer.Typer(name="service", help="Set up and maintain a service.", no_args_is_help=True)
@@ -20,11 +21,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of line
 
 @app.command()
 def init(folder: Place, keys: Keys = None, marks: Marks = None, database: Database = None) -> None:
-    """Create a service without runs: its database and its keys. Existing files are not replaced."""
-    made = _folder(folder, keys, marks, database)
-    made.init()
-    typer.echo(f"made {folder}: a database, and keys in {made.keys.folder}")
-    typer.echo("keep the keys out of backups of the database: with both, people can be identified by name")
+    """Create a service without runs: its database and its keys. Existing files stay, and what is missing is created."""
+    place = _folder(folder, keys, marks, database)
+    if not place.init():
+        typer.echo(f"{folder} has a service already, and nothing is missing")
+        return
+    typer.echo(f"made {folder}: a database, and keys in {place.keys.folder}")
+    typer.echo("keep the keys out of backups of the database: with both, people can be identified, and so can what they did")
 
 
 @app.command("keys")
@@ -34,22 +37,38 @@ def api_keys(
         str | None, typer.Option(help="Create an API key for a role: device, operator, admin or auditor.", show_default=False)
     ] = None,
     label: Annotated[str, typer.Option(help="What the new key is for.")] = "",
+    run: Annotated[
+        str | None, typer.Option(help="The only run that the new key may be used for.", show_default="all runs")
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(help="When the new key expires: a number of days such as 90d, or a date.", show_default="never"),
+    ] = None,
     revoke: Annotated[str | None, typer.Option(help="Revoke the API key of this id.", show_default=False)] = None,
     keys: Keys = None,
 ) -> None:
     """List API keys and signing keys, create an API key, or revoke one. A running service notices within seconds."""
-    from confide.service.access import new_api_key, revoke_api_key
+    import time
+
+    from confide.errors import InvalidParameter
+    from confide.service.access import key_status, new_api_key, revoke_api_key, shown_time
+
+    if new is None and (run is not None or expires is not None):
+        raise InvalidParameter("--run and --expires are about a new key: give its role with --new")
 
     store = _folder(folder, keys, None).store()
     try:
         if new is not None:
-            typer.echo(new_api_key(store, new, label, "command line"))
+            typer.echo(new_api_key(store, new, label, "command line", run, expires))
         if revoke is not None:
             revoke_api_key(store, revoke, "command line")
             typer.echo(f"revoked {revoke}")
         if new is None and revoke is None:
             for key in store.api_keys():
-                typer.echo(f"API key {key.id}  {key.role:<9} {'revoked' if key.revoked else 'in use '}  {key.label}")
+                scope = "all runs" if key.run is None else f"run {key.run}"
+                until = "" if key.expires is None else f", expires {shown_time(key.expires)}"
+                status = key_status(key, time.time())
+                typer.echo(f"API key {key.id}  {key.role:<9} {status:<7}  {scope}{until}  {key.label}")
             for signing in store.signing_keys():
                 typer.echo(f"signing key {signing.id}  {'retired' if signing.retired else 'in use '}  {signing.public.hex()}")
     finally:
@@ -57,14 +76,26 @@ def api_keys(
 
 
 @app.command()
-def rotate(folder: Place, keys: Keys = None) -> None:
+def rotate(
+    folder: Place,
+    vault: Annotated[
+        bool, typer.Option("--vault", help="Replace the key of the vault instead, and seal everything again with the new one.")
+    ] = False,
+    keys: Keys = None,
+) -> None:
     """Create a new signing key, endorsed by the current one. A service that runs on SQLite must be stopped first, or asked over HTTP."""
-    typer.echo(f"releases are signed by {_folder(folder, keys, None).rotate()} from now on")
+    place = _folder(folder, keys, None)
+    if not vault:
+        typer.echo(f"releases are signed by {place.rotate()} from now on")
+        return
+    count = place.replace_vault_key()
+    typer.echo(f"sealed {count} {'run' if count == 1 else 'runs'} again, with a new {place.keys.folder / 'vault.key'}")
+    typer.echo("the old key is deleted: copies of the database from before can no longer be opened, also not by you")
 
 
 @app.command()
 def backup(folder: Place, out: Annotated[Path, typer.Argument(help="A new file.", show_default=False)]) -> None:
-    """Copy the database while the service runs. PRIVATE: the copy contains the exact sum of the open batch."""
+    """Copy the database while the service runs. PRIVATE: keep the copy and the folder of the keys apart."""
     from datetime import UTC, datetime
 
     from confide.errors import ConfideError, InvalidParameter
@@ -87,7 +118,7 @@ def backup(folder: Place, out: Annotated[Path, typer.Argument(help="A new file."
             raise
     finally:
         store.close()
-    typer.echo(f"wrote {out}. PRIVATE: the exact open sum is in it, and two backups of one batch differ by a few people")
+    typer.echo(f"wrote {out}. PRIVATE: keep it apart from the folder of the keys, which opens what is sealed in it")
     typer.echo("a backup cannot be put back after a later release was shown: it would be noised twice, and is refused")
 
 
@@ -99,7 +130,7 @@ def verify(folder: Place, as_json: AsJson = False, keys: Keys = None, marks: Mar
     place = _folder(folder, keys, marks)
     store = place.store()
     try:
-        found = list(verify_store(store, place.marks))
+        found = list(verify_store(store, place.keys, place.marks))
     finally:
         store.close()
     _say(found, as_json)
@@ -107,7 +138,7 @@ def verify(folder: Place, as_json: AsJson = False, keys: Keys = None, marks: Mar
 
 @app.command()
 def finish(folder: Place, run: Annotated[str, typer.Argument(help="Name of the run.", show_default=False)]) -> None:
-    """Finish a run of a service that does not start, because a backup was put back: the others are served without it."""
+    """Finish a run that cannot be served any more, because a backup was put back. A service on SQLite must be stopped first."""
     _folder(folder, None, None).finish(run)
     typer.echo(f"finished {run}: a new run needs another name")
 
@@ -146,24 +177,42 @@ def _say(found: "list[Found]", as_json: bool) -> None:
 
 
 @app.command()
-def status(folder: Place, as_json: AsJson = False) -> None:
-    """Show the runs of a service. For operators: in a run with deadlines these numbers are PRIVATE."""
-    store = _folder(folder, None, None).store()
+def status(folder: Place, as_json: AsJson = False, keys: Keys = None, marks: Marks = None) -> None:
+    """Show the runs of a service, and which of them cannot be served. For operators: with deadlines these numbers are PRIVATE."""
+    place = _folder(folder, keys, marks)
+    store = place.store()
     try:
-        rows = [row for name in store.runs() if (row := store.run(name)) is not None]
-        facts = [
-            {"run": row.name, "status": row.status, "generation": row.generation, "open_users": store.open_sum(row.name).users}
-            for row in rows
-        ]
+        facts = [_facts(name, store, place) for name in store.runs()]
     finally:
         store.close()
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
         return
     for each in facts:
-        typer.echo(f"{each['run']}: {each['status']}, release {each['generation']}, {each['open_users']} users in the open batch")
+        if each["cause"] is None:
+            users = f"{each['open_users']} users in the open batch"
+            typer.echo(f"{each['run']}: {each['status']}, release {each['generation']}, {users}")
+        else:
+            typer.echo(f"{each['run']}: NOT READY: {each['cause']}")
     if not facts:
         typer.echo("no runs yet: confide serve RUN.toml makes one")
+
+
+def _facts(name: str, store: "Store", place: "ServiceFolder") -> dict[str, Any]:
+    """Where a run is, and why it cannot be served (`cause`), if so. It is read and planned as the service does it."""
+    from confide.errors import ConfideError
+    from confide.service.live import read_run
+
+    facts: dict[str, Any] = {"run": name, "cause": None}
+    try:
+        head = store.head(name)
+        facts |= {"status": head.status, "generation": head.generation, "open_users": head.users}
+        read_run(name, store, place.keys, place.marks).check_round(store)
+    except ConfideError as error:
+        facts["cause"] = str(error)
+    except Exception as error:
+        facts["cause"] = f"its record is damaged ({type(error).__name__})"
+    return facts
 
 
 def _folder(folder: Path, keys: Path | None, marks: Path | None, database: str | None = None) -> "ServiceFolder":

@@ -1,5 +1,6 @@
 """What reaches a terminal. Names from files and arguments are shown, never obeyed: their control characters are escaped here, once."""
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -55,6 +56,9 @@ class Terminal:
 def terminals() -> Iterator[None]:
     """Standard output, on which rich draws in colours, and standard error, on which it draws progress."""
     before = sys.stdout, sys.stderr
+    # Python has no stream for a descriptor that was closed (>&-): nobody reads what is written there.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stdout, sys.stderr = Terminal(sys.stdout, _COLOURS), Terminal(sys.stderr, _PROGRESS)
     try:
         yield

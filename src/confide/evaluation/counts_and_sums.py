@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from confide import arguments
 from confide.arguments import choice, flag
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
@@ -57,7 +58,7 @@ class CountsAndSums(Estimator):
     about: ClassVar[str] = "the expected return from its state, as counted below,"
     states: int
     discount: float = 1.0
-    return_bound: float = 1.0
+    return_bound: float
     visits: int | None = USUAL_VISITS
     shrink: str = "fixed"
     components: Array | None = None
@@ -81,6 +82,7 @@ class CountsAndSums(Estimator):
 
     def statistic(self, trajectories: int = 1, *, pure: bool = False) -> FirstVisitReturns:
         """What is added up over users. h is the largest that does not raise the L2 sensitivity (see `FirstVisits`); 1 for Laplace noise."""
+        arguments.flag("pure", pure)
         K = self.states if self.visits is None else min(self.visits, self.states)
         kappa = 1.0 if self.second_moments else 0.0
         balance = math.sqrt((3 if self.states == K else 1) - kappa**2 / 4)
@@ -88,6 +90,7 @@ class CountsAndSums(Estimator):
         return FirstVisitReturns(bound, self.discount, self._centre, self.return_bound / 2)
 
     def counted(self, trajectories: int, steps: int) -> str:
+        arguments.whole("steps", steps, at_least=1)
         centre, R = self._centre, self.return_bound / 2
         kept = "all different states of a trajectory count"
         if self.visits is not None and self.visits < min(self.states, steps):

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from confide import arguments
 from confide.errors import InvalidParameter
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.log_sums import Logs, Progress
-from confide.evaluation.parameters import keep, positive
+from confide.evaluation.parameters import keep, positive, visits_and_returns
 from confide.evaluation.smooth_release import (
     LinearMonteCarlo,
     SmoothEstimator,
@@ -33,7 +34,7 @@ class _RidgeFit(LinearMonteCarlo):
     states: int
     ridge: float
     discount: float = 1.0
-    return_bound: float = 1.0
+    return_bound: float
     features: Array | None = None
     weights: Array | None = None
 
@@ -48,6 +49,7 @@ class _RidgeFit(LinearMonteCarlo):
         return 1.0 if self.features is None else float(np.linalg.norm(feature_matrix(self), 2))
 
     def solve(self, counts: Array, returns: Array) -> Array:
+        counts, returns = visits_and_returns(self.states, counts, returns)
         rho = positive_weights(self.weights, self.states, "weights")
         if self.features is None:
             shrunk: Array = rho * returns / (rho * counts + self.ridge / 2)
@@ -73,6 +75,10 @@ class _RidgeFit(LinearMonteCarlo):
         counts grow by k at most, up to m: min, as in [Balle16, (13)], where its Lemma 9 prints max. sqrt(sum ...) is concave in k, so
         the function is log-concave: ternary search.
         """
+        counts, _ = visits_and_returns(self.states, counts, counts)
+        arguments.whole("users", users, at_least=0)
+        arguments.real("beta", beta, at_least=0)
+        arguments.flag("printed", printed)
         rho = positive_weights(self.weights, self.states, "weights")
         c = self._norm * float(rho.max()) / math.sqrt(2 * self.ridge)
 
@@ -84,12 +90,18 @@ class _RidgeFit(LinearMonteCarlo):
 
     def least_sensitivity(self, users: int, *, printed: bool) -> float:  # noqa: ARG002
         """sqrt(psi) >= ||rho||_2, at k = 0."""
+        arguments.flag("printed", printed)
         return self._strength(printed) * float(np.linalg.norm(positive_weights(self.weights, self.states, "weights")))
 
     def _strength(self, printed: bool) -> float:
         """2 F_max ||Phi||/lambda; the printed one divides by lambda - ||Phi||^2 ||rho||_inf."""
         largest = float(positive_weights(self.weights, self.states, "weights").max())
-        return 2 * self.return_bound * self._norm / (self.ridge - self._norm**2 * largest if printed else self.ridge)
+        divisor = self.ridge - self._norm**2 * largest if printed else self.ridge
+        if divisor <= 0:
+            raise InvalidParameter(
+                f"ridge must be above {self._norm**2 * largest:g} for the printed sensitivity, got {self.ridge:g}"
+            )
+        return 2 * self.return_bound * self._norm / divisor
 
 
 class LSL(_RidgeFit):

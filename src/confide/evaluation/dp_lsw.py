@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from confide import arguments
 from confide.evaluation.estimate import ValueEstimate
 from confide.evaluation.log_sums import Logs, Progress
+from confide.evaluation.parameters import visits_and_returns
 from confide.evaluation.smooth_release import (
     LinearMonteCarlo,
     SmoothEstimator,
@@ -29,7 +31,7 @@ class _WeightedFit(LinearMonteCarlo):
 
     states: int
     discount: float = 1.0
-    return_bound: float = 1.0
+    return_bound: float
     features: Array | None = None
     weights: Array | None = None
 
@@ -38,6 +40,7 @@ class _WeightedFit(LinearMonteCarlo):
         positive_weights(self.weights, self.states, "weights")
 
     def solve(self, counts: Array, returns: Array) -> Array:
+        counts, returns = visits_and_returns(self.states, counts, returns)
         average = np.divide(returns, counts, out=np.zeros_like(returns), where=counts > 0)
         if self.features is None:
             return average
@@ -51,6 +54,8 @@ class _WeightedFit(LinearMonteCarlo):
         Local sensitivity [Balle16, Cor. 3]: a neighbour moves F_s by F_max/max(n_s, 1) at most. Between two of the points n_s - 1 each
         term is log-convex in k, so their sum is, and the maximum is at 0 or at one of these points: no scan over k.
         """
+        counts, _ = visits_and_returns(self.states, counts, counts)
+        arguments.real("beta", beta, at_least=0)
         w = positive_weights(self.weights, self.states, "weights")
         k = np.unique(np.append(np.maximum(counts - 1, 0.0), 0.0))
         terms = w / np.square(np.maximum(counts - k[:, None], 1.0))
@@ -59,6 +64,7 @@ class _WeightedFit(LinearMonteCarlo):
 
     def least_sensitivity(self, users: int, *, printed: bool) -> float:  # noqa: ARG002
         """psi >= sum_s w_s/n_s^2 at k = 0, and no state has more visits than there are users."""
+        arguments.whole("users", users, at_least=0)
         w = positive_weights(self.weights, self.states, "weights")
         return self._strength() * float(np.sqrt(w.sum())) / max(users, 1)
 

@@ -137,7 +137,8 @@ class ValueEstimate:
 
     def save(self, folder: str | Path) -> None:
         """`estimate.npz`, and `certificate.json` where there is one, into a folder: both are public."""
-        with output(Path(folder)), staged(Path(folder), last="estimate.npz") as target:
+        where = Path(arguments.path("folder", folder))
+        with output(where), staged(where, last="estimate.npz") as target:
             if self.certificate:
                 self.certificate.save(target / "certificate.json")
             (target / "estimate.npz").write_bytes(self.to_bytes())

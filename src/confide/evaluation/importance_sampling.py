@@ -1,7 +1,7 @@
 """The value of another policy than the one that was followed: importance sampling, plain, per decision, and weighted."""
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +55,7 @@ class ImportanceSampling(TwoReleases):
     target: Array | FinitePolicy
     discount: float = 1.0
     _: KW_ONLY
-    return_bound: float = 1.0
+    return_bound: float = field(kw_only=True)
     clip: float = 10.0
     per_decision: bool = False
     centre: float | None = None
@@ -123,7 +123,7 @@ class WeightedImportanceSampling(TwoReleases):
     target: Array | FinitePolicy
     discount: float = 1.0
     _: KW_ONLY
-    return_bound: float = 1.0
+    return_bound: float = field(kw_only=True)
     clip: float = 10.0
     centre: float | None = None
     interval_share: float = 0.1

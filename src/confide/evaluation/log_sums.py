@@ -91,8 +91,10 @@ class LogSums:
     def guarantee(self) -> Guarantee:
         return self._budget.guarantee
 
-    def certificate(self, subject: str) -> Certificate:
-        return certify(self.guarantee, self._budget.mechanisms(), subject=subject, assumptions=said(self._logs, self._privacy))
+    def certificate(self, subject: str, more: Sequence[str] = ()) -> Certificate:
+        """Of what was released; `more` are assumptions that its reader must know."""
+        assumptions = [*said(self._logs, self._privacy), *more]
+        return certify(self.guarantee, self._budget.mechanisms(), subject=subject, assumptions=assumptions)
 
 
 def said(logs: Logs, privacy: Request) -> list[str]:

@@ -1,7 +1,7 @@
 """Private least-squares temporal differences: linear values from one step of look-ahead."""
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -48,7 +48,7 @@ class PrivateLSTD(TwoReleases):
     features: Array
     discount: float = 1.0
     _: KW_ONLY
-    return_bound: float = 1.0
+    return_bound: float = field(kw_only=True)
     visits: int = USUAL_VISITS
     norm: float | None = None
     weights: Array | None = None

@@ -9,7 +9,7 @@ import numpy as np
 from confide import arguments
 from confide.arguments import shown
 from confide.errors import InvalidParameter
-from confide.privacy.bounded import Array
+from confide.privacy.bounded import Array, real_numbers
 
 USUAL_VISITS = 20  # noise grows with the root of it, and later states of a long trajectory are earlier ones of another
 _MOST = 2**31 - 1
@@ -71,9 +71,19 @@ def described(model: Any) -> str:
 
 def first_of_user(trajectories: int, steps: int) -> str:
     """The caps of a log, in words."""
+    whole("trajectories", trajectories)
+    whole("steps", steps)
     if trajectories == 1:
         return f"the first trajectory of each user is used, and its first {steps:,} steps"
     return f"the first {trajectories:,} trajectories of each user are used, and the first {steps:,} steps of each"
+
+
+def visits_and_returns(states: int, counts: Array, returns: Array) -> tuple[Array, Array]:
+    """Visits and sums of returns by state. PRIVATE: an error about them names their shapes alone."""
+    visits, sums = real_numbers(counts), real_numbers(returns)
+    if visits.shape != (states,) or sums.shape != (states,):
+        raise InvalidParameter(f"counts and returns must have shape ({states},), got {visits.shape} and {sums.shape}")
+    return visits, sums
 
 
 def nobody(states: int) -> str:

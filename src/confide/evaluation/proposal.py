@@ -46,7 +46,7 @@ def propose(
     states: int,
     users: int,
     max_steps: int,
-    reward_range: tuple[float, float] = (0.0, 1.0),
+    reward_range: tuple[float, float],
     discount: float = 1.0,
     once: bool = False,
     usual_steps: int | None = None,
@@ -79,6 +79,12 @@ def _range(reward_range: tuple[float, float]) -> tuple[float, float]:
     return float(given[0]), float(given[1])
 
 
+def range_of_returns(reward_range: tuple[float, float], steps: int, discount: float) -> tuple[float, float, str]:
+    """The range of the returns of up to so many steps, from the public range of one reward, and the reason in words."""
+    low, high = _range(reward_range)
+    return _returns(low, high, steps, discount, once=False)
+
+
 def _returns(low: float, high: float, steps: int, discount: float, once: bool) -> tuple[float, float, str]:
     if once:
         return min(low, 0.0), max(high, 0.0), f"one reward per trajectory: returns are in [{min(low, 0.0):g}, {max(high, 0.0):g}]"
@@ -89,8 +95,8 @@ def _returns(low: float, high: float, steps: int, discount: float, once: bool) -
         most,
         (
             f"up to {steps} rewards in [{low:g}, {high:g}] at discount {discount:g} add up to at most {total:.4g} times one "
-            f"reward: returns are in [{least:.4g}, {most:.4g}]. A smaller range that is public means less noise; returns outside "
-            "are clipped"
+            f"reward: returns are in [{least:.4g}, {most:.4g}], and rewards in their range are never clipped. A smaller range that is "
+            "public means less noise"
         ),
     )
 

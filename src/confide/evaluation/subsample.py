@@ -35,7 +35,7 @@ class Subsample(Estimator):
     lattice: ClassVar[bool] = False
     states: int
     discount: float = 1.0
-    return_bound: float = 1.0
+    return_bound: float
 
     def __post_init__(self) -> None:
         keep_returns(self)

@@ -1,6 +1,6 @@
 """Linear policy evaluation from the noisy sufficient statistics of a regression on first-visit returns."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -43,7 +43,7 @@ class SufficientStatistics(TwoReleases):
     features: Array
     discount: float = 1.0
     _: KW_ONLY
-    return_bound: float = 1.0
+    return_bound: float = field(kw_only=True)
     visits: int = USUAL_VISITS
     weights: Array | None = None
     centre: float | None = None

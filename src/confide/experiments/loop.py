@@ -19,6 +19,7 @@ from confide.learning.agent import abilities_of, agent_name
 from confide.learning.learner import Learner
 from confide.mechanisms.state import StateFile, pack, unpack
 from confide.policy import Policy, load_policy
+from confide.privacy.request import Trust
 from confide.trajectory import Trajectories, TransitionCounts, nobody_counted
 
 Array = npt.NDArray[np.float64]
@@ -27,6 +28,8 @@ DEVICES = 1024  # simulated at a time, so that Ctrl-C does not wait for long
 ONE_BY_ONE = 10_000  # up to so many users of a local promise are simulated device by device
 FEW = 32  # users who are not worth counting
 SAVE_EVERY = 5.0  # seconds between two saved states
+# Seconds that a chunk has to end after Ctrl-C.
+GRACE = 2.0
 
 Progress = Callable[[int, float | None], None]  # (users served, regret so far)
 
@@ -64,6 +67,8 @@ class Loop:
         self._alone = not agent.guarantee.trust.devices  # few users are faster one by one; a crowd of devices needs counts
         self._left, self._earned, self._squares = 0, 0.0, 0.0  # of the segment that is not finished
         self._saves, self._saved_at, self._stop = 0, -1, False
+        # Whether it was interrupted half-way through a chunk.
+        self.abrupt = False
         self._started = self._saved = time.monotonic()
 
     def go(self, progress: Progress | None) -> None:
@@ -138,7 +143,8 @@ class Loop:
     def _devices(self, users: int) -> Array:
         """The same, each user on a device of its own. All of them would plan the same round from the release, so it is planned once."""
         planned, generation = self.agent.current_round(), self.agent.released().generation
-        clients = [self.agent.client() for _ in range(users)]
+        shared = self.agent.guarantee.trust is Trust.DISTRIBUTED
+        clients = [self.agent.shares.client() if shared else self.agent.client() for _ in range(users)]
         served = [(client.adopt(planned, generation), client) for client in clients]
         earned = [np.zeros(0)]
         for policy in planned.policies:
@@ -146,7 +152,10 @@ class Loop:
             if mine:
                 seen: Trajectories = self.problem.sample(policy, len(mine), self.rng)
                 for i, client in enumerate(mine):
-                    self.agent.absorb(client.report(seen[i : i + 1]))
+                    if shared:
+                        client.contribute(seen[i : i + 1], self.agent.shares.simulate_aggregation)
+                    else:
+                        self.agent.absorb(client.report(seen[i : i + 1]))
                 earned.append(seen.rewards.sum(axis=1))
         return np.concatenate(earned)
 
@@ -206,23 +215,39 @@ class Loop:
 
     @contextmanager
     def _polite_interrupt(self) -> Iterator[None]:
-        """Ctrl-C asks to stop after this chunk; pressed again, it interrupts at once (and only the last saved state is kept)."""
+        """Ctrl-C asks to stop after this chunk, and after GRACE seconds, or pressed again, it interrupts at once.
+
+        Then only the last saved state is kept.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         before = signal.getsignal(signal.SIGINT)
+        has_timer = hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
 
-        def ask(_number: int, _frame: Any) -> None:
+        def interrupt(_number: int, _frame: Any) -> None:
+            # Half-way through a chunk: what is in memory must not be saved.
+            self.state = None
+            self.abrupt = True
+            raise KeyboardInterrupt
+
+        def ask(number: int, frame: Any) -> None:
             if self._stop:
-                self.state = None  # half-way through a chunk: what is in memory must not be saved
-                raise KeyboardInterrupt
+                interrupt(number, frame)
             self._stop = True
+            if has_timer:
+                signal.setitimer(signal.ITIMER_REAL, GRACE)
 
         signal.signal(signal.SIGINT, ask)
+        if has_timer:
+            signal.signal(signal.SIGALRM, interrupt)
         try:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
+            if has_timer:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def _local(agent: Any) -> bool:

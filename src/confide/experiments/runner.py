@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from confide._extras import version
+from confide.agents.estimate import estimate_agent, refuse_what_does_not_fit
 from confide.arguments import flag, kind, shown, text, whole
 from confide.audit.verify import verify
 from confide.errors import InvalidParameter, PrivacyError
@@ -69,6 +70,7 @@ def run(
         raise PrivacyError(f"the guarantee of {agent_name(agent)} was refuted: {audited.said()[0]}")
     problem = _world(problem, features, horizon)
     total = _episodes(agent, episodes)
+    refuse_what_does_not_fit(estimate_agent(agent, problem), agent_name(agent), problem)
     world = prepare(agent, seed, source)
     label = run_label(agent, problem, total, seed, counts=counts)
     loop = Loop(agent, problem, total, np.random.default_rng(world), state, label, counts=counts)
@@ -89,7 +91,7 @@ def run(
         versions=versions(),
         command=command,
         made_from=label,
-        questions=tuple(agent.questions()) if abilities_of(agent).questions else (),  # type: ignore[attr-defined]
+        questions=tuple(agent.questions()) if abilities_of(agent).questions and not loop.abrupt else (),  # type: ignore[attr-defined]
     )
 
 

@@ -1,6 +1,7 @@
 """The specification of a run, and where its results are saved."""
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -9,6 +10,7 @@ from typing import Any
 
 from confide._durable import make_folder, output, sync
 from confide.agents.catalogue import make_agent, takes_privacy
+from confide.agents.estimate import Resources, estimate_resources, refuse_what_does_not_fit
 from confide.arguments import whole
 from confide.errors import InvalidParameter, PromiseBroken
 from confide.experiments.loop import Progress
@@ -108,16 +110,33 @@ class RunSpec:
 
     def make(self, problem: Any) -> Any:
         """The agent, named after everything that was chosen for it: a run's label has its name."""
-        options = {name: value.value if isinstance(value, Named) else value for name, value in self.options}
-        for name in options:
-            if name in _NOT_OPTIONS:
-                raise InvalidParameter(f"{self.agent} has no option {name}")
-        agent = make_agent(self.agent, problem, episodes=self.episodes, privacy=self.privacy, **options)
+        agent = make_agent(self.agent, problem, episodes=self.episodes, privacy=self.privacy, **self._options())
         agent.name = self.title
         return agent
 
+    def _options(self) -> dict[str, Any]:
+        for name, _ in self.options:
+            if name in _NOT_OPTIONS:
+                raise InvalidParameter(f"{self.agent} has no option {name}")
+        return {name: value.value if isinstance(value, Named) else value for name, value in self.options}
+
+    def resources(self, problem: Any) -> Resources:
+        """What a run will need, before its agent is made."""
+        return estimate_resources(
+            self.agent,
+            problem,
+            episodes=self.episodes,
+            privacy=self.privacy,
+            secure=self.source == "secure",
+            **self._options(),
+        )
+
     def ready(self, problem: Any, seed: int) -> Any:
-        """The agent with its randomness and its noise, refused unless that noise keeps the promise: everything but the users."""
+        """The agent with its randomness and its noise: everything but the users.
+
+        Refused if it needs more memory than is available, or if its noise does not keep the promise.
+        """
+        refuse_what_does_not_fit(self.resources(problem), self.title, problem)
         agent = self.make(problem)
         prepare(agent, seed, noise_source(self.source) if self.source != "fast" else None)
         if not isinstance(self.privacy, NoPrivacy) and agent.guarantee.epsilon > self.privacy.epsilon * (1 + SLACK):
@@ -135,6 +154,16 @@ def run_seeds(
     command: str = "",
 ) -> Iterator[Run]:
     """One run per seed, each saved when it is complete; what is there already is loaded, what was interrupted is taken up."""
+    try:
+        yield from _run_seeds(spec, problem, seeds, out=out, progress=progress, command=command)
+    finally:
+        if out is not None:
+            _remove_if_empty(private_path(out))
+
+
+def _run_seeds(
+    spec: RunSpec, problem: Any, seeds: range, *, out: Path | None, progress: Callable[[int], Progress] | None, command: str
+) -> Iterator[Run]:
     for seed in seeds:
         agent = spec.ready(problem, seed)
         folder = None if out is None else out / spec.label / f"seed-{seed}"
@@ -175,13 +204,16 @@ def run_seeds(
         yield result
         if not result.complete:
             return
-    if out is not None:
-        _remove_if_empty(private_folder(out))
+
+
+def private_path(out: Path) -> Path:
+    """Beside the results, never among them: states are PRIVATE, results are meant to be published."""
+    return Path(f"{os.path.realpath(out)}.private")
 
 
 def private_folder(out: Path) -> Path:
-    """Beside the results, never among them: states are PRIVATE, results are meant to be published."""
-    folder = out.resolve().with_name(out.resolve().name + ".private")
+    """The same as a folder that exists, and that only its owner can read."""
+    folder = private_path(out)
     if not folder.exists():
         make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -190,7 +222,7 @@ def private_folder(out: Path) -> Path:
 
 
 def _remove_if_empty(folder: Path) -> None:
-    if all(path.suffix == ".lock" for path in folder.iterdir()):
+    if folder.is_dir() and all(path.suffix == ".lock" for path in folder.iterdir()):
         for path in folder.iterdir():
             path.unlink()
         folder.rmdir()

@@ -29,8 +29,8 @@ def read_sweep(path: str | Path) -> Sweep:
     source = Path(arguments.path("sweep", path))
     try:
         text = arguments.read_text(source)
-    except UnicodeDecodeError:
-        raise InvalidParameter(f"{source} is not a text in UTF-8") from None
+    except OSError as error:
+        raise InvalidParameter(f"cannot read {source}: {error.strerror}") from None
     return parse_sweep(text, source.name, default_name=source.stem)
 
 

@@ -86,7 +86,7 @@ def absorb(
 
 
 # what is counted, and what is carried after it
-COUNTS = 11
+COUNTS = 12
 (
     SEEN_USERS,
     SEEN_TRAJECTORIES,
@@ -99,6 +99,7 @@ COUNTS = 11
     OVER_TRAJECTORIES,
     OVER_STEPS,
     ZERO,
+    SINGLE,
     I_KNOWN,
     I_USER,
     I_TRAJECTORY,
@@ -107,8 +108,8 @@ COUNTS = 11
     I_STEPS,
     I_LONG,
     I_BAD,
-) = range(19)
-INSPECTED = 19
+) = range(20)
+INSPECTED = 20
 
 
 @njit
@@ -147,6 +148,7 @@ def inspect(
             continue
         at[SEEN_ROWS] += 1
         at[I_STEPS] += 1
+        at[SINGLE] += (at[I_STEPS] == 1) - (at[I_STEPS] == 2)
         if at[I_STEPS] > max_steps and at[I_LONG] == 0:
             at[I_LONG] = 1
             at[OVER_STEPS] += 1

@@ -1,4 +1,9 @@
-"""Cells of a raw table as numbers: ids, times, states, actions, rewards and probabilities. What cannot be read is counted, per column."""
+"""Cells of a raw table as numbers: ids, times, states, actions, rewards and probabilities.
+
+How a cell is read depends on that cell, on the options and on the type of its column, never on other cells: what is
+released is private for a person only if the rows of everybody else do not depend on what this person's cells contain.
+A cell that cannot be read is missing, and is counted. Nothing here refuses a table because of what is in its cells.
+"""
 
 import re
 from dataclasses import dataclass
@@ -6,23 +11,25 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from confide.arguments import shown
 from confide.errors import InvalidParameter, LogError
-from confide.logs.arrays import NULL, Array, Flags, Ints, whole_numbers
-from confide.logs.labels import LONGEST, MOST, Vocabulary
+from confide.logs.arrays import Array, Flags, Ints
+from confide.logs.labels import Vocabulary
+from confide.logs.mixed_cells import is_mixed, number_text, text_of_bytes
 
 Codes = np.ndarray[tuple[int], np.dtype[np.int32]]
 MISSING = -1  # the code of a state or action that is not there
-LARGEST = 2**31 - 2  # the largest state or action
-_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-_DAY = r"((0[1-9]|1[0-2])-(0[1-9]|1\d|2\d)|(0[13-9]|1[0-2])-30|(0[13578]|1[02])-31)"
-_CLOCK = r"([01]\d|2[0-3])(:[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)?)?"
-_DATE = rf"^\d{{4}}-{_DAY}([T ]{_CLOCK})?$"
-_ZONE = r"(Z|:\d\d[+-]\d\d:?\d\d)$"
+LARGEST = 2**31 - 2  # the largest state, action or number of a step
 ISO = "iso"  # the format of times as in ISO 8601
-_FEW = 1000  # dates that look right and are none, such as the 29th of February 2021
+
+_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+_NUMBER_WITH_COMMA = r"^\s*[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?\s*$"
+_LEAP_YEAR = r"(\d\d(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
+_DAY = r"((0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+_CLOCK = r"([01]\d|2[0-3])(:[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[+-]([01]\d|2[0-3]):?[0-5]\d)?)?"
+_DATE = rf"^(\d{{4}}-{_DAY}|{_LEAP_YEAR}-02-29)([T ]{_CLOCK})?$"
+_ZONE = r"(Z|[+-]\d\d:?\d\d)$"
 
 
 @dataclass(slots=True)
@@ -39,89 +46,35 @@ class Tally:
     outside: int = 0  # values that are not among those declared
 
     def add(self, column: Any, missing: int, unreadable: int, outside: int = 0) -> None:
-        """Count a batch, and refuse a column of which most cells that are there cannot be read."""
-        self.kind = self.kind or _said(column.type)
+        """Count a batch."""
+        self.kind = self.kind or _name_of_type(column.type)
         self.cells += len(column)
-        self.missing, self.unreadable, self.outside = self.missing + missing, self.unreadable + unreadable, self.outside + outside
-        if unreadable > (len(column) - missing) / 2:
-            raise LogError(f"column {self.name!r}: most of its cells are no {self.role}: {self.fix}")
+        self.missing += missing
+        self.unreadable += unreadable
+        self.outside += outside
 
-    def refuse_empty(self) -> None:
-        if self.cells == self.missing:
-            optional = ", or leave it out" if self.role in ("stay", "time", "action", "probability") else ""
-            raise LogError(
-                f"column {self.name!r} is empty: every cell is missing; give another column for --{self.role}{optional}"
-            )
+    @property
+    def lost(self) -> int:
+        return self.missing + self.unreadable + self.outside
 
 
-def _said(kind: Any) -> str:
+def _name_of_type(kind: Any) -> str:
+    if is_mixed(kind):
+        return "mixed"
     return "text" if _is_text(kind) else str(kind)
 
 
 def _is_text(kind: Any) -> bool:
     from pyarrow import types
 
-    if types.is_dictionary(kind):
-        return _is_text(kind.value_type)
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
-def usual(column: Any, name: str) -> Any:
-    """A column in one of few types: text (or categories of it) as `string`, decimals as floats, nothing as text that is missing."""
-    import pyarrow as pa
+def _is_bytes(kind: Any) -> bool:
     from pyarrow import types
 
-    kind = column.type
-    if isinstance(kind, pa.BaseExtensionType):
-        column, kind = column.storage, column.storage.type
-    try:
-        if types.is_dictionary(kind):
-            return pa.DictionaryArray.from_arrays(column.indices, usual(column.dictionary, name))
-        if _is_text(kind) or types.is_null(kind):
-            return column if types.is_string(kind) else column.cast(pa.string())
-        if types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind):
-            return column.cast(pa.binary())
-        if types.is_decimal(kind) or types.is_float16(kind):
-            return column.cast(pa.float64())
-    except pa.ArrowException:
-        raise LogError(f"column {name!r} of type {kind} cannot be read: write it as text or as numbers") from None
-    if types.is_nested(kind):
-        raise LogError(f"column {name!r} holds lists; confide evaluate and confide logs check read such files as they are")
-    return column
-
-
-def id_column(column: Any, name: str) -> Any:
-    """Ids as text, bytes or whole numbers, or categories of these."""
-    import pyarrow as pa
-
-    column = usual(column, name)
-    try:
-        if pa.types.is_floating(column.type):  # pandas has no whole numbers where one is missing
-            return column.cast(pa.int64())
-        return column.cast(pa.string()) if column.type == pa.uint64() else column
-    except pa.ArrowException:
-        raise LogError(f"column {name!r} holds numbers that are not whole: ids must be whole numbers or text") from None
-
-
-def numbers(column: Any, tally: Tally, decimal: str = ".") -> Array:
-    """As floats, NaN for cells that are missing, or no finite number. `decimal`: the decimal mark of numbers that are text."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    column = usual(column, tally.name)
-    found: Array
-    if _is_text(column.type):
-        text = _decoded(column)
-        found = _parsed(text if decimal == "." else pc.replace_substring(text, decimal, "."))
-        missing = column.null_count
-    elif _is_number(column.type):
-        found = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        missing = int(np.isnan(found).sum())
-    else:
-        raise LogError(f"column {tally.name!r} must hold numbers, got {column.type}")
-    found = np.where(np.isinf(found), np.nan, found)
-    tally.add(column, missing, int(np.isnan(found).sum()) - missing)
-    return found
+    narrow = types.is_binary(kind) or types.is_fixed_size_binary(kind)
+    return bool(narrow or types.is_large_binary(kind) or types.is_binary_view(kind))
 
 
 def _is_number(kind: Any) -> bool:
@@ -130,26 +83,141 @@ def _is_number(kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
-def _decoded(column: Any) -> Any:
+def valid_text(column: Any) -> Any:
+    """Text or bytes as text in UTF-8. What is not UTF-8 is escaped in its cell, which is then no number, date or label."""
     import pyarrow as pa
 
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    try:
+        text = column.cast(pa.string())
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        cells = column.cast(pa.binary()).to_pylist()
+        return pa.array([None if cell is None else text_of_bytes(cell) for cell in cells], pa.string())
+    return text
 
 
-def _parsed(column: Any) -> Array:
-    """Text as floats, NaN where it is no number; cell by cell only if there is such a cell."""
+def usual(column: Any, name: str) -> Any:
+    """A column in one of few types: text as `string`, decimals as floats, a column without a type as text that is missing.
+
+    Categories of text remain categories. The type of a column is refused here, never what is in its cells.
+    """
+    import pyarrow as pa
+    from pyarrow import types
+
+    kind = column.type
+    if is_mixed(kind):
+        return column
+    if isinstance(kind, pa.BaseExtensionType):
+        column, kind = column.storage, column.storage.type
+    if types.is_dictionary(kind):
+        if _is_text(kind.value_type):
+            return pa.DictionaryArray.from_arrays(column.indices, valid_text(column.dictionary))
+        column, kind = column.dictionary_decode(), kind.value_type
+    if types.is_null(kind) or _is_text(kind) or _is_bytes(kind):
+        return valid_text(column)
+    if types.is_decimal(kind) or types.is_float16(kind):
+        return column.cast(pa.float64(), safe=False)
+    if types.is_nested(kind):
+        raise LogError(f"column {name!r} holds lists; confide evaluate and confide logs check read such files as they are")
+    return column
+
+
+def texts(column: Any, name: str) -> Any:
+    """Cells as text, or categories of text. A whole number has no decimal point, however it is stored: 17.0 is 17."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    if types.is_decimal(column.type):  # more digits than a float has
+        return _texts_of_numbers(column)
+    column = usual(column, name)
+    if is_mixed(column.type):
+        return column.field("text")
+    if types.is_dictionary(column.type) or types.is_string(column.type):
+        return column
+    if types.is_floating(column.type):
+        return _texts_of_numbers(column.cast(pa.float64()))
+    if types.is_integer(column.type) or types.is_boolean(column.type):
+        return column.cast(pa.string())
+    raise LogError(f"column {name!r} must hold whole numbers or text, got {column.type}")
+
+
+def _texts_of_numbers(column: Any) -> Any:
+    import pyarrow as pa
+
+    encoded = column.dictionary_encode()
+    values = [number_text(value) for value in encoded.dictionary.to_pylist()]
+    return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(values, pa.string())).dictionary_decode()
+
+
+def id_column(column: Any, name: str) -> Any:
+    """Ids as text, or as whole numbers if their column has that type."""
+    from pyarrow import types
+
+    if types.is_integer(column.type) and not types.is_uint64(column.type):
+        return column
+    return texts(column, name)
+
+
+def numbers(column: Any, tally: Tally, decimal: str = ".") -> Array:
+    """As floats, NaN for cells that are missing, or no finite number. `decimal`: the decimal mark of numbers that are text."""
+    column = usual(column, tally.name)
+    found, missing = _numbers(column, tally.name, decimal)
+    tally.add(column, missing, int(np.isnan(found).sum()) - missing)
+    return found
+
+
+def _numbers(column: Any, name: str, decimal: str = ".") -> tuple[Array, int]:
+    """Finite numbers, NaN elsewhere, and how many cells are missing."""
+    import pyarrow as pa
+
+    if is_mixed(column.type):
+        typed = _array_of(column.field("number"))
+        found = np.where(np.isnan(typed), _parsed(column.field("text"), decimal), typed)
+        missing = column.null_count
+    elif pa.types.is_dictionary(column.type) or _is_text(column.type):
+        text = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        found = _parsed(text, decimal)
+        missing = text.null_count
+    elif _is_number(column.type):
+        found = _array_of(column.cast(pa.float64(), safe=False))
+        missing = int(np.isnan(found).sum())
+    else:
+        raise LogError(f"column {name!r} must hold numbers, got {column.type}")
+    return np.where(np.isfinite(found), found, np.nan), missing
+
+
+def _array_of(column: Any) -> Array:
+    found: Array = column.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _parsed(column: Any, decimal: str = ".") -> Array:
+    """Text as finite floats, NaN where it is none; the words true and false are 1 and 0."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    nothing = pa.scalar(None, pa.string())
+    fits = pc.match_substring_regex(column, _NUMBER if decimal == "." else _NUMBER_WITH_COMMA).fill_null(False)
+    digits = pc.utf8_trim_whitespace(pc.if_else(fits, column, nothing))
+    digits = pc.replace_substring_regex(digits, r"^\+", "")
+    if decimal != ".":
+        digits = pc.replace_substring(digits, decimal, ".")
     try:
-        return column.cast(pa.float64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-    except pa.ArrowInvalid:
-        fits = pc.match_substring_regex(column, _NUMBER).fill_null(False)
-        text = pc.utf8_trim_whitespace(pc.if_else(fits, column, pa.scalar(None, pa.string())))
-        return pc.replace_substring_regex(text, r"^\+", "").cast(pa.float64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+        found = _array_of(digits.cast(pa.float64()))
+    except pa.ArrowInvalid:  # such as a number that is too large
+        found = np.array([np.nan if text is None else float(text) for text in digits.to_pylist()])
+    if not pc.all(fits).as_py() and column.null_count < len(column):
+        words = pc.utf8_lower(pc.utf8_trim_whitespace(pc.if_else(fits, nothing, column)))
+        for word, number in (("true", 1.0), ("false", 0.0)):
+            found = np.where(_flags(pc.equal(words, word)), number, found)
+    return np.where(np.isfinite(found), found, np.nan)
 
 
-TIMESTAMPS, FLOATS, WHOLE = "timestamps", "decimal numbers", "whole numbers"  # kinds of times
+def _flags(column: Any) -> Flags:
+    flags: Flags = column.fill_null(False).to_numpy(zero_copy_only=False)
+    return flags
+
+
 _UNITS = {
     "us": 1,
     "ms": 10**3,
@@ -159,6 +227,8 @@ _UNITS = {
     "d": 864 * 10**8,
     "w": 6048 * 10**8,
 }  # microseconds
+# Days and weeks are those of the calendar. The first Monday after 1970-01-01 was its fifth day.
+_CALENDAR_STARTS = {"d": 0, "w": 4 * _UNITS["d"]}
 _LENGTH = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 
 
@@ -188,79 +258,103 @@ class Interval:
         number, unit = self._parts
         return number * _UNITS.get(unit, 1)
 
-    def check(self, kind: str, name: str) -> None:
-        """Refuse a unit where the column holds numbers, and none where it holds timestamps."""
-        if bool(self._parts[1]) != (kind == TIMESTAMPS):
-            fix = "give a unit, as in 4h" if kind == TIMESTAMPS else "give a number without a unit"
-            raise LogError(f"--every {self.text} does not fit column {name!r}, which holds {kind}: {fix}")
+    @property
+    def of_dates(self) -> bool:
+        """Whether it is a length between timestamps, and not between numbers."""
+        return bool(self._parts[1])
 
-    def numbers(self, ticks: Ints, first: Ints, kind: str) -> npt.NDArray[np.int32]:
-        """The number of the step [row] in which each time is, counted from the time of row `first` [row]."""
-        if kind == TIMESTAMPS:
-            found = (ticks - ticks[first]) // round(self._length)
-        else:
-            times = _floats(ticks) if kind == FLOATS else ticks
-            found = np.floor((times - times[first]) / self._length + 1e-9)  # 0.3 is three times 0.1
-        if len(found) and not found.max() < 2**31 - 1:
-            raise LogError(f"--every {self.text} is too short: a trajectory would have more than 2147483646 steps")
-        return found.astype(np.int32)
+    @property
+    def of_calendar(self) -> bool:
+        """Whether steps are days or weeks of the calendar, and not counted from the first row."""
+        return self._parts[1] in _CALENDAR_STARTS
+
+    def numbers(self, ticks: Ints, first: Ints) -> Ints:
+        """The number of the step [row] in which each time is, where row `first` [row] is in step 0. It may exceed `LARGEST`."""
+        if not self.of_dates:
+            times = _floats(ticks)
+            with np.errstate(over="ignore"):
+                steps = np.floor((times - times[first]) / self._length + 1e-9)  # 0.3 is three times 0.1
+            found: Ints = np.minimum(steps, LARGEST + 1).astype(np.int64)
+            return found
+        length = round(self._length)
+        if not self.of_calendar:
+            return (ticks - ticks[first]) // length
+        place = (ticks - _CALENDAR_STARTS[self._parts[1]]) // length
+        return place - place[first]
 
 
 def _floats(ticks: Ints) -> Array:
-    """What `_ticks` made of floats, undone."""
+    """What `_ticks_of_numbers` made of floats, undone."""
     bits: Ints = np.where(ticks < 0, ticks ^ np.int64(2**63 - 1), ticks)
     return bits.view(np.float64)
 
 
-class Times:
-    """A column of times as whole numbers in the same order: timestamps as microseconds, floats by their bits, whole numbers as they are.
+def _ticks_of_numbers(floats: Array) -> Ints:
+    """Floats as whole numbers in the same order: their bits."""
+    bits: Ints = np.ascontiguousarray(floats + 0.0).view(np.int64)  # no negative zero
+    return np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
 
-    `kind`: which of them, after the first batch; batches of other kinds are refused, because their order means nothing.
+
+class Times:
+    """A column of times as whole numbers in the same order: dates as microseconds, numbers by the bits of their floats.
+
+    A text is a number or a date of ISO 8601, whichever it has the form of; with `formats` it is a date in the first of
+    them that fits, and numbers cannot be read. With `every`, times are of the one kind of which that is a length.
     """
 
-    def __init__(self, tally: Tally, forms: tuple[str, ...]) -> None:
-        self.tally, self._forms, self._text, self.kind = tally, forms, "", ""
+    def __init__(self, tally: Tally, forms: tuple[str, ...], every: Interval | None) -> None:
+        self.tally, self._forms, self._every = tally, forms, every
+        self.dates = self.numbers = 0  # how many cells of each kind were read
 
     def read(self, column: Any) -> tuple[Ints, Flags]:
         """The numbers, and which rows have one."""
-        import pyarrow as pa
-        from pyarrow import types
-
         column = usual(column, self.tally.name)
-        missing = column.null_count
-        if _is_text(column.type):
-            found = self._from_text(_decoded(column))
-        elif types.is_timestamp(column.type) or types.is_date(column.type):
-            found = column.cast(pa.timestamp("us"), safe=False)
-        elif _is_number(column.type):
-            found = column
-        else:
-            raise LogError(f"column {self.tally.name!r} must hold timestamps or numbers, got {column.type}")
-        kind = TIMESTAMPS if types.is_timestamp(found.type) else (FLOATS if types.is_floating(found.type) else WHOLE)
-        if self.kind not in ("", kind):
-            raise LogError(
-                f"column {self.tally.name!r} holds {self.kind} in one file or batch and {kind} in another: use one kind"
-            )
-        self.kind = kind
-        ticks, there = _ticks(found)
-        if types.is_floating(column.type):
-            missing = int((~there).sum())
+        dates, is_date, missing = self._dates(column)
+        found = np.full(len(column), np.nan)
+        if not self._forms and not _is_time(column.type):
+            found, missing = _numbers(column, self.tally.name)
+        if self._every is not None:
+            is_date = is_date & self._every.of_dates
+            found = np.where(self._every.of_dates, np.nan, found)
+        there = is_date | ~np.isnan(found)
+        self.dates += int(is_date.sum())
+        self.numbers += int((there & ~is_date).sum())
         self.tally.add(column, missing, int((~there).sum()) - missing)
+        ticks = np.where(is_date, dates, _ticks_of_numbers(np.where(np.isnan(found), 0.0, found)))
         return ticks, there
 
-    def _from_text(self, column: Any) -> Any:
-        """By the first of the formats that fits a cell; without formats numbers or ISO dates, as which most cells of the first batch
-        can be read."""
+    def _dates(self, column: Any) -> tuple[Ints, Flags, int]:
+        """Microseconds, which rows have a date, and how many cells are missing."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if self._forms:
-            return pc.coalesce(*(_by_format(column, form) for form in self._forms))
-        there = column.drop_null()
-        if not self._text and len(there):
-            numeric = pc.sum(pc.match_substring_regex(there, _NUMBER)).as_py()
-            self._text = "numbers" if 2 * numeric >= len(there) else "dates"
-        return _dates(column) if self._text == "dates" else pa.array(_parsed(column))
+        if is_mixed(column.type):
+            stamps = pc.coalesce(column.field("time"), self._from_text(column.field("text")))
+        elif pa.types.is_dictionary(column.type) or _is_text(column.type):
+            text = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+            stamps = self._from_text(text)
+        elif _is_time(column.type):
+            stamps = column.cast(pa.timestamp("us"), safe=False)
+        elif _is_number(column.type):
+            stamps = pa.nulls(len(column), pa.timestamp("us"))
+        else:
+            raise LogError(f"column {self.tally.name!r} must hold timestamps or numbers, got {column.type}")
+        missing = column.null_count
+        if pa.types.is_floating(column.type):
+            missing = int(np.isnan(_array_of(column.cast(pa.float64()))).sum())
+        ticks: Ints = stamps.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        return ticks, stamps.is_valid().to_numpy(zero_copy_only=False), missing
+
+    def _from_text(self, column: Any) -> Any:
+        import pyarrow.compute as pc
+
+        return pc.coalesce(*(_by_format(column, form) for form in self._forms or (ISO,)))
+
+
+def _is_time(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_timestamp(kind) or types.is_date(kind))
 
 
 def _by_format(column: Any, form: str) -> Any:
@@ -298,132 +392,76 @@ def _is_date(text: str, form: str) -> bool:
     return True
 
 
-def _ticks(column: Any) -> tuple[Ints, Flags]:
-    import pyarrow as pa
-    from pyarrow import types
-
-    there = np.ones(len(column), np.bool_)
-    if column.null_count:
-        there = column.is_valid().to_numpy(zero_copy_only=False)
-    if types.is_floating(column.type):
-        floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0  # no negative zero
-        bits: Ints = np.ascontiguousarray(floats).view(np.int64)
-        return np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits), there & ~np.isnan(floats)
-    if types.is_timestamp(column.type):
-        column = column.view(pa.int64())
-    return np.where(there, whole_numbers(column), 0), there
-
-
 def _dates(column: Any) -> Any:
-    """ISO dates as timestamps, null where it is none; with a zone where the text has one."""
+    """ISO dates as timestamps, null where it is none; a text without a zone is in UTC."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kinds = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
-    first = column.drop_null()[:1]
-    with_zones = len(first) > 0 and pc.match_substring_regex(first, _ZONE)[0].as_py()
-    try:
-        return column.cast(kinds[with_zones]).cast(kinds[0])
-    except pa.ArrowInvalid:
-        pass
     text = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"(\.\d{6})\d+", r"\1")  # not more than microseconds
-    text = pc.if_else(pc.match_substring_regex(text, _DATE).fill_null(False), text, pa.scalar(None, pa.string()))
+    nothing = pa.scalar(None, pa.string())
+    text = pc.if_else(pc.match_substring_regex(text, _DATE).fill_null(False), text, nothing)
     zoned = pc.match_substring_regex(text, _ZONE)
-    plain, with_zone = (
-        _cast(pc.if_else(flags, text, pa.scalar(None, pa.string())), kind, [_FEW])
-        for flags, kind in ((pc.invert(zoned), kinds[0]), (zoned, kinds[1]))
-    )
-    return pc.coalesce(plain, with_zone.cast(kinds[0]))
+    plain = _cast(pc.if_else(pc.invert(zoned), text, nothing), pa.timestamp("us"))
+    with_zone = _cast(pc.if_else(zoned, text, nothing), pa.timestamp("us", "UTC"))
+    return pc.coalesce(plain, with_zone.cast(pa.timestamp("us")))
 
 
-def _cast(text: Any, kind: Any, tries: list[int]) -> Any:
-    """Cell by cell around those that fail, at most so many times."""
+def _cast(text: Any, kind: Any) -> Any:
+    """All cells at once; if one of them fails, cell by cell."""
     import pyarrow as pa
 
     try:
         return text.cast(kind)
     except pa.ArrowInvalid:
-        tries[0] -= 1
-        if len(text) == 1 or tries[0] < 0:
-            return pa.nulls(len(text), kind)
-        half = len(text) // 2
-        return pa.concat_arrays([_cast(text[:half], kind, tries), _cast(text[half:], kind, tries)])
+        if len(text) == 1:
+            return pa.nulls(1, kind)
+        return pa.concat_arrays([_cast(text[place : place + 1], kind) for place in range(len(text))])
 
 
 class Categories:
-    """A column of states or actions as codes: the places of its labels, or whole numbers as they are.
+    """A column of states or actions as codes: the places of declared labels, or whole numbers as they are.
 
-    `declared`: the labels, or how many numbers there are; None: whole numbers, or, if `collect`, the labels that are found.
+    `declared`: the labels, or how many numbers there are; None: whole numbers. There is no vocabulary from the data: a
+    label that one person has would change the numbers of everybody's labels.
     """
 
-    def __init__(self, tally: Tally, declared: Vocabulary | int | None, collect: bool) -> None:
-        self.tally, self._collect = tally, collect and declared is None
+    def __init__(self, tally: Tally, declared: Vocabulary | int | None) -> None:
+        self.tally = tally
         self._limit = declared - 1 if isinstance(declared, int) else LARGEST
-        self._labelled = isinstance(declared, Vocabulary)
-        self._labels = dict(declared.numbers) if isinstance(declared, Vocabulary) else {}
-        self._folded, self.miswritten = (
-            {label.casefold() for label in self._labels},
-            False,
-        )  # a label in other letters, upper or lower
+        self._labels = dict(declared.numbers) if isinstance(declared, Vocabulary) else None
+        self._folded = {label.casefold() for label in self._labels or ()}
+        self.miswritten = False  # whether a cell is a label in other letters, upper or lower
         self.seen = np.zeros(len(declared.names) if isinstance(declared, Vocabulary) else declared or 0, np.bool_)
 
-    @property
-    def found(self) -> list[str]:
-        """Labels that were taken from the data, in the order of their codes."""
-        return list(self._labels) if self._collect else []
-
     def read(self, column: Any) -> Codes:
-        column = usual(column, self.tally.name)
-        self._labelled = self._labelled or (self._collect and _is_text(column.type))
-        codes, missing, unreadable, outside = self._coded(column) if self._labelled else self._whole(column)
+        codes, missing, unreadable, outside = self._whole(column) if self._labels is None else self._coded(column, self._labels)
         self.tally.add(column, missing, unreadable, outside)
         if len(self.seen):
             self.seen[codes[codes >= 0]] = True
         return codes
 
-    def _coded(self, column: Any) -> tuple[Codes, int, int, int]:
+    def _coded(self, column: Any, labels: dict[str, int]) -> tuple[Codes, int, int, int]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if pa.types.is_floating(column.type):  # pandas has no whole numbers where one is missing
-            whole = whole_numbers(column)
-            column = pa.array(whole, mask=(whole == NULL) | np.isnan(column.to_numpy(zero_copy_only=False)))
-        if not _is_text(column.type):
-            column = column.cast(pa.string())
+        column = texts(column, self.tally.name)
         encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        texts = [None if text is None else str(text).strip() for text in encoded.dictionary.to_pylist()]
-        known = np.array([self._code(text) for text in texts] or [-2], np.int32)
+        cells = [None if text is None else str(text).strip() for text in encoded.dictionary.to_pylist()]
+        known = np.array([self._code(text, labels) for text in cells] or [-2], np.int32)
         places = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
         gone = pc.is_null(encoded).to_numpy(zero_copy_only=False)
         codes = np.where(gone, np.int32(-2), known[places])
-        empty, bad = int((codes == -2).sum()), int((codes == -1).sum())
-        unreadable, outside = (bad, 0) if self._collect else (0, bad)
-        return np.maximum(codes, np.int32(MISSING)), empty, unreadable, outside
+        return np.maximum(codes, np.int32(MISSING)), int((codes == -2).sum()), 0, int((codes == -1).sum())
 
-    def _code(self, text: str | None) -> int:
+    def _code(self, text: str | None, labels: dict[str, int]) -> int:
         """-2: missing, -1: not among the labels."""
         if not text:
             return -2
-        if self._collect and text not in self._labels and text.isprintable() and len(text) <= LONGEST:
-            if len(self._labels) == MOST:
-                raise LogError(
-                    f"column {self.tally.name!r} has more than {MOST:,} different values: make them fewer states first"
-                )
-            self._labels[text] = len(self._labels)
-        self.miswritten = self.miswritten or (text not in self._labels and text.casefold() in self._folded)
-        return self._labels.get(text, -1)
+        self.miswritten = self.miswritten or (text not in labels and text.casefold() in self._folded)
+        return labels.get(text, -1)
 
     def _whole(self, column: Any) -> tuple[Codes, int, int, int]:
-        import pyarrow as pa
-
-        if _is_text(column.type):
-            parsed = _parsed(_decoded(column))
-            missing = column.null_count
-        elif _is_number(column.type):
-            parsed = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-            missing = int(np.isnan(parsed).sum())
-        else:
-            raise LogError(f"column {self.tally.name!r} must hold whole numbers or text, got {column.type}")
+        parsed, missing = _numbers(usual(column, self.tally.name), self.tally.name)
         whole = np.floor(parsed) == parsed  # not NaN
         inside = whole & (parsed >= 0) & (parsed <= self._limit)
         codes = np.where(inside, np.where(inside, parsed, 0).astype(np.int32), np.int32(MISSING))

@@ -5,16 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from confide.errors import LogError
 from confide.logs import _kernels
-from confide.logs.arrays import NULL, Decoder
+from confide.logs.arrays import Decoder
 from confide.logs.labels import KINDS, NO_LABELS, Labels
 from confide.logs.reader import Part
 
 LABEL = "NOT PRIVATE: for the data holder only"
-CHECKED = (
-    "The data holder released this only after a check that most users contribute; the guarantee does not cover that it passed."
-)
 LARGEST = int(np.iinfo(np.int64).max)
 
 
@@ -34,6 +30,7 @@ class Check:
     over_trajectories: int = 0  # users with more trajectories than are counted
     over_steps: int = 0  # users with a longer trajectory than is counted
     zero: int = 0  # users who contribute zero, because of a row within the caps
+    single: int = 0  # trajectories of one step
     assumptions: tuple[str, ...] = ()
     labels: Labels = NO_LABELS
 
@@ -41,20 +38,32 @@ class Check:
         sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
         return Check(**sums, assumptions=self.assumptions, labels=self.labels)
 
+    @property
+    def warnings(self) -> list[str]:
+        """What makes a release of this log useless. `confide evaluate` and `confide learn` do not look for it."""
+        found = []
+        if 2 * self.zero > self.users:
+            found.append(
+                "MOST USERS CONTRIBUTE ZERO: a release of this log would be noise. Correct the columns that have missing values"
+            )
+        if 2 * self.single > self.trajectories:
+            found.append("most trajectories have one step: if they should be longer, check how the log was made")
+        return found
+
     def to_dict(self) -> dict[str, Any]:
-        found = {"label": LABEL, **asdict(self)}
+        found = {"label": LABEL, **asdict(self), "warnings": self.warnings}
         if not self.labels.to_dict():
             del found["labels"]
         return found
 
     def __str__(self) -> str:
         lines = [LABEL, *(f"  {words:<58}{getattr(self, name):>15,}" for name, words in _WORDS.items())]
+        lines += [f"  warning: {warning}" for warning in self.warnings]
         lines += [f"  assumed: {assumption}" for assumption in self.assumptions]
         for kind in KINDS:
             if not (names := getattr(self.labels, kind)):
                 continue
-            public = "public" if kind not in self.labels.from_data else "taken from the data, not public"
-            lines += [f"  {kind}s ({public}):", *(f"    {number:>6}  {name}" for number, name in enumerate(names))]
+            lines += [f"  {kind}s (public):", *(f"    {number:>6}  {name}" for number, name in enumerate(names))]
         return "\n".join(lines)
 
 
@@ -71,6 +80,7 @@ _WORDS = {
     "over_trajectories": "users with more trajectories than are counted",
     "over_steps": "users with a longer trajectory than is counted",
     "zero": "users who would contribute zero",
+    "single": "trajectories of one step",
 }
 _COUNTS = tuple(field.name for field in fields(Check) if field.name not in ("assumptions", "labels"))
 
@@ -90,30 +100,3 @@ def inspected(part: Part, states: int | None) -> Check:
         at[_kernels.NOT_FINITE] -= rows.null_numbers  # a null is counted as a null only
     counts = dict(zip((name for name in _COUNTS if name != "nulls"), at[: _kernels.COUNTS].tolist(), strict=True))
     return Check(**counts, nulls=nulls)
-
-
-def refuse_zeros(part: Part, states: int | None) -> None:
-    """Refuse a part of which most users would contribute zero, without a number; name the column of which most cells are bad."""
-    found = inspected(part, states)
-    if 2 * found.zero <= found.users:
-        return
-    names, bad = part.layout.columns, dict[str, int]()
-    largest = LARGEST if states is None else states - 1
-    for _, rows in part.rows(Decoder(part.layout, part.before())):
-        counted = {
-            names.state: ((rows.state < 0) | (rows.state > largest)).sum(),
-            names.reward: (~np.isfinite(rows.reward)).sum(),
-        }
-        counted[names.action or ""] = (rows.action < 0).sum()
-        counted[names.probability or ""] = (~((rows.probability > 0) & (rows.probability <= 1))).sum()
-        counted[names.step or ""] = (rows.step == NULL).sum() + (np.diff(rows.step) == 0).sum()
-        for name, number in counted.items():
-            bad[name] = bad.get(name, 0) + int(number)
-    worst = max(bad, key=lambda name: bad[name])
-    why = "has cells that are missing, repeated or no numbers in the expected range"
-    if worst == names.state and states is not None:
-        why = f"has cells that are missing or no whole numbers from 0 to {states - 1:,}"
-    raise LogError(
-        f"most users would contribute zero, because column {worst!r} {why}; nothing was charged. confide logs check counts them, and "
-        "confide logs import makes a log of a raw table"
-    )

@@ -1,6 +1,7 @@
 """Files of logged rows, some thousand rows at a time: Parquet by row group, Arrow by record batch."""
 
 import glob
+import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -137,7 +138,7 @@ def sources(paths: Paths) -> list[Source]:
         found += _matching(str(path))
     if not found:
         raise LogError("no file to read: the list of paths is empty")
-    if len({str(Path(name).resolve()) for name in found}) < len(found):
+    if len({os.path.realpath(name) for name in found}) < len(found):
         raise LogError("a file is given twice, and so is every user in it")
     return [_source(name) for name in found]
 

@@ -14,25 +14,24 @@ from confide._durable import building
 from confide._extras import need
 from confide.errors import InvalidParameter, LogError
 from confide.logs import raw
-from confide.logs.cells import ISO, LARGEST, MISSING, WHOLE, Categories, Interval, Tally, Times, id_column, numbers
+from confide.logs.cells import ISO, LARGEST, MISSING, Categories, Interval, Tally, Times, id_column, numbers, texts
 from confide.logs.columns import Columns
 from confide.logs.identity import KEY, Pseudonyms, hashed, key_in
 from confide.logs.labels import KINDS, Labels, Vocabulary, checked, named, vocabulary
 from confide.logs.sorting import Spill
 from confide.logs.steps import PERSON, Counts, Rules, steps_of
-from confide.logs.summary import Imported, summary, unread, unused, without_action
+from confide.logs.summary import Imported, summary, unused, warn_of_columns, warn_of_steps, without_action
 from confide.logs.writing import write_batches
 
 Progress = Callable[[str, int, int], None]  # what is done, how much of it, and in all
 Declared = int | Sequence[str] | Mapping[str, str] | None
-REFUSE, UNKNOWN_MISSING = "refuse", "missing"
 _STAY_SEED = 0x5DEECE66D
 _FIXES = {
     "user": "give the column of ids",
     "stay": "give the column of ids of stays",
     "time": "give each of its formats with --time-format, such as '%d/%m/%Y %H:%M', or iso",
-    "state": "if they are labels, list them in a file, one per line, and give it as --states-file; or use --labels-from-data",
-    "action": "if they are labels, list them in a file, one per line, and give it as --actions-file; or use --labels-from-data",
+    "state": "if they are labels, list them in a file, one per line, and give it as --states-file",
+    "action": "if they are labels, list them in a file, one per line, and give it as --actions-file",
     "reward": "write numbers with a decimal point, or use --decimal , if they have a decimal comma",
     "probability": "write numbers with a decimal point, or use --decimal , if they have a decimal comma",
 }
@@ -51,12 +50,13 @@ def import_log(
     probability: str | None = None,
     states: Declared = None,
     actions: int | Sequence[str] | None = None,
-    labels_from_data: bool = False,
-    unknown: str = REFUSE,
+    in_order: bool = False,
     rows: str = "last",
     rewards: str = "sum",
     drop: str = "row",
     fill_reward: float | None = None,
+    fill_state: str | int | None = None,
+    fill_action: str | int | None = None,
     terminal: Sequence[str | int] = (),
     time_format: str | Sequence[str] | None = None,
     every: str | None = None,
@@ -72,41 +72,65 @@ def import_log(
     source: a CSV, Parquet or Arrow file, a data frame (pandas, Polars, Arrow, ...), a Minari data set or "minari:NAME"; or a list of
         these, with the same columns. Rows may be in any order, also those of one user in several files.
     out: the Parquet file to write; it is there when all of it is, and readable by its owner only.
-    user, stay, time, state, reward, action, probability: the names of the columns. Without `stay` all rows of a user are one trajectory;
-        without `time` rows are in order.
+    user, stay, time, state, reward, action, probability: the names of the columns. Without `stay` all rows of a user are one trajectory.
+    in_order: states that the rows of each user are in the order of time, where the table has no column of times.
     states, actions: public: the labels in the order of their numbers, or how many numbers there are. A value that is none of them is
-        refused, or counted as missing with unknown="missing". States may be {label: cluster}: then the log has the clusters only.
-    labels_from_data: take labels from the data. The list then tells which labels occur, and is not shown with results.
+        missing. States may be {label: cluster}: then the log has the clusters only.
     rows, rewards: of several rows of one time "last" or "first" is taken; rewards may be added up ("sum") or averaged ("mean").
-    every: the public length of a step, as "4h" for timestamps or "4" for numbers: rows of a trajectory within it, counted from its first
-        row, are one step. A length without a row leaves a gap. Units: us, ms, s, min, h, d, w.
+    every: the public length of a step, as "4h" for timestamps or "4" for numbers: rows of a trajectory within it are one step. Days and
+        weeks are those of the calendar (UTC); other lengths are counted from the first row. A length without a row leaves a gap. Units:
+        us, ms, s, min, h, d, w.
     drop: a step with a missing cell is left out ("row"), or its whole "person". `fill_reward`: the reward where it is missing.
+    fill_state, fill_action: public: the declared label or number that a missing state or action gets. It is a state or an action of its
+        own then, and the step leaves no gap.
     terminal: public: labels or numbers of the states in which trajectories end. No action is taken there, so a step of such a state is
         kept if its action is missing; it is 0 in the log.
-    time_format: of times that are text and not as in ISO 8601; of several, the first that fits a cell is used ("iso" for ISO 8601).
+    time_format: of times that are text; of several, the first that fits a cell is used ("iso" for ISO 8601). Without it a text is a
+        number or an ISO 8601 date, whichever it has the form of.
     delimiter, decimal: the character between the cells of a CSV file; the decimal mark of rewards and probabilities that are text.
     key: the file with the key under which users' ids are hashed, made if it is not there; by default `confide.key` beside `out`.
     """
     need("logs", "a log")
     columns = Columns(user, stay, time, state, reward, action, probability)
     declared = {"state": _declared("states", states), "action": _declared("actions", actions)}
-    arguments.flag("labels_from_data", labels_from_data)
-    arguments.choice("unknown", unknown, (REFUSE, UNKNOWN_MISSING))
-    rules = Rules(rows, rewards, drop, fill_reward, None if every is None else Interval(every))
+    _check_order(time, arguments.flag("in_order", in_order))
+    rules = Rules(rows, rewards, drop, fill_reward, every=None if every is None else Interval(every))
+    state_filling = _filling("fill_state", fill_state, declared["state"])
+    rules = replace(rules, fill_state=state_filling, fill_action=_filling("fill_action", fill_action, declared["action"]))
     _check_reading(every, time, delimiter, decimal, progress)
-    ends = _check_terminal(terminal, columns, declared["state"], labels_from_data)
+    ends = _check_terminal(terminal, columns, declared["state"])
     target = _target(source, out)
     key_path = Path(arguments.path("key", key)) if key is not None else target.with_name(KEY)
-    table = Table(columns, declared, labels_from_data, unknown == REFUSE, (_formats(time_format), decimal))
+    table = Table(columns, declared, _formats(time_format), decimal, rules.every)
+    csv_format = raw.CsvFormat(delimiter, table.labelled)
+    return _import(source, target, table, csv_format, replace(rules, terminal=ends), key_path, progress)
+
+
+def _import(
+    source: Any, target: Path, table: "Table", csv_format: raw.CsvFormat, rules: Rules, key: Path, progress: Progress | None
+) -> Imported:
+    """Read the whole table, then write the log."""
     with building(target) as place:
-        said = (lambda done, total: progress("reading", done, total)) if progress is not None else None
-        batches = raw.batches(source, table.names, table.labelled, delimiter, said)
-        spill = _spilled(batches, table, Pseudonyms(key_in(key_path)), place.parent)
-        labels = table.finished()
-        rules = replace(rules, terminal=_places(ends, labels.state))
+        report = (lambda done, total: progress("reading", done, total)) if progress is not None else None
+        batches = raw.batches(source, table.names, csv_format, report)
+        spill = _spilled(batches, table, Pseudonyms(key_in(key)), place.parent)
+        labels = table.labels()
         counts = _written(place, spill, table, labels, rules, progress)
-    said_of_it = _did(columns, rules, labels, key_path), table.warnings(labels, rules.terminal)
-    return summary(str(target), str(key_path), counts, table.tallies, labels, said_of_it)
+    counts.wrong_rows = csv_format.wrong_rows
+    warnings = [*warn_of_steps(counts, table.tallies, rules), *table.warnings(labels, rules.terminal)]
+    steps = _did(table.columns, rules, labels, key)
+    return summary(str(target), str(key), counts, table.tallies, labels, (steps, warnings))
+
+
+def _check_order(time: str | None, in_order: bool) -> None:
+    """Refuse a table that would be taken in a wrong order: rows that are not sorted look like any other log."""
+    if time is None and not in_order:
+        raise InvalidParameter(
+            "the order of a user's rows is not known: give the column of times (--time), or, if the rows of each user are in the order "
+            "of time, say so (--in-order)"
+        )
+    if time is not None and in_order:
+        raise InvalidParameter("in_order (--in-order) is for tables without a column of times: omit it")
 
 
 def _check_reading(every: str | None, time: str | None, delimiter: str, decimal: str, progress: Any) -> None:
@@ -134,28 +158,36 @@ def _formats(given: str | Sequence[str] | None) -> tuple[str, ...]:
     return forms
 
 
-def _check_terminal(terminal: Any, columns: Columns, states: Vocabulary | int | None, collect: bool) -> list[str | int]:
-    """Refuse, before the table is read, states that are not declared."""
+def _check_terminal(terminal: Any, columns: Columns, states: Vocabulary | int | None) -> tuple[int, ...]:
+    """The numbers of terminal states. Those that are not declared are refused before the table is read."""
     ends: list[str | int] = list(arguments.listed("terminal", terminal, str, int))
     if ends and columns.probability is not None:
         raise InvalidParameter(
             "terminal (--terminal) cannot be used with a column of probabilities: the weights of importance sampling need the action and "
             "its probability in every step. Leave the column of probabilities out, or fill in both in terminal states"
         )
-    if isinstance(states, Vocabulary):
-        _places(ends, states.names)
-    elif not collect:
-        _places(ends, (), states)
-    return ends
+    return _places(ends, states.names) if isinstance(states, Vocabulary) else _places(ends, (), states)
 
 
-def _places(ends: list[str | int], names: tuple[str, ...], most: int | None = None) -> tuple[int, ...]:
-    """The numbers of terminal states, which are given by label or number."""
+def _filling(name: str, given: str | int | None, declared: Vocabulary | int | None) -> int | None:
+    """The number of the state or action that stands for missing ones."""
+    if given is None:
+        return None
+    names = declared.names if isinstance(declared, Vocabulary) else ()
+    if declared is None:
+        raise InvalidParameter(f"{name} needs declared labels or a declared number of them")
+    (place,) = _places([given], names, None if isinstance(declared, Vocabulary) else declared, name)
+    return place
+
+
+def _places(ends: list[str | int], names: tuple[str, ...], most: int | None = None, name: str = "terminal") -> tuple[int, ...]:
+    """The numbers of states or actions that are given by label or number."""
     limit, found = len(names) or most or LARGEST + 1, []
     for end in ends:
         number = names.index(end) if end in names else int(end) if re.fullmatch("[0-9]{1,10}", str(end)) else limit
         if number >= limit:
-            raise InvalidParameter(f"terminal must be one of the declared states, got {arguments.shown(end)}")
+            role = "actions" if name == "fill_action" else "states"
+            raise InvalidParameter(f"{name} must be one of the declared {role}, got {arguments.shown(end)}")
         found.append(number)
     return tuple(found)
 
@@ -193,33 +225,27 @@ class Table:
     """The columns of a raw table, batch by batch, as arrays of numbers."""
 
     def __init__(
-        self, columns: Columns, declared: dict[str, Any], collect: bool, refuse: bool, written: tuple[tuple[str, ...], str]
+        self, columns: Columns, declared: dict[str, Any], forms: tuple[str, ...], decimal: str, every: Interval | None
     ) -> None:
-        self._columns, self._refuse, self._row = columns, refuse, 0
-        forms, self._decimal = written
+        self.columns, self._decimal, self._row = columns, decimal, 0
         roles = dict(zip(("user", "stay", "time", "state", "reward", "action", "probability"), columns.all, strict=True))
         self._tally = {role: Tally(role, name, _FIXES[role]) for role, name in roles.items() if name is not None}
-        self._times = Times(self._tally["time"], forms) if "time" in self._tally else None
-        self._coded = {r: Categories(self._tally[r], given, collect) for r, given in declared.items() if r in self._tally}
+        self._times = Times(self._tally["time"], forms, every) if "time" in self._tally else None
+        self._coded = {role: Categories(self._tally[role], given) for role, given in declared.items() if role in self._tally}
         self._declared = declared
-        self._of_state = np.zeros(
-            (2, len(self._coded["state"].seen)), np.int64
-        )  # rows of each declared state; those without an action
+        # Rows of each declared state, and those of them without an action: [kind, state].
+        self._of_state = np.zeros((2, len(self._coded["state"].seen)), np.int64)
         if declared["action"] is not None and columns.action is None:
             raise InvalidParameter("actions are declared, and there is no column of actions: give its name")
 
     @property
     def names(self) -> list[str]:
-        return [name for name in self._columns.all if name is not None]
+        return [name for name in self.columns.all if name is not None]
 
     @property
     def labelled(self) -> frozenset[str]:
         given = (each for each in self._declared.values() if isinstance(each, Vocabulary))
         return frozenset(label for each in given for label in each.numbers)
-
-    @property
-    def kind_of_times(self) -> str:
-        return WHOLE if self._times is None else self._times.kind
 
     @property
     def tallies(self) -> list[Tally]:
@@ -237,7 +263,7 @@ class Table:
         if self._times is not None:
             found["time"], placed = self._times.read(cells["time"])
         if "stay" in cells:
-            ids = id_column(cells["stay"], tally["stay"].name)
+            ids = texts(cells["stay"], tally["stay"].name)
             found["stay"] = hashed(ids, _STAY_SEED, f"column {tally['stay'].name!r}")
             there = found["stay"] != 0
             tally["stay"].add(ids, int((~there).sum()), 0)
@@ -245,7 +271,6 @@ class Table:
         found["placed"] = placed
         for role, coded in self._coded.items():
             found[role] = coded.read(cells[role])
-            self._refuse_undeclared(role)
         if "action" in found and self._of_state.size:
             there = found["state"] != MISSING
             for kind, rows in enumerate((there, there & (found["action"] == MISSING))):
@@ -255,42 +280,21 @@ class Table:
             found["probability"] = _probabilities(cells["probability"], tally["probability"], self._decimal)
         return found if known.all() else {name: values[known] for name, values in found.items()}
 
-    def _refuse_undeclared(self, role: str) -> None:
-        tally, declared = self._tally[role], self._declared[role]
-        if not self._refuse or not tally.outside:
-            return
-        ignore = "or count them as missing with --unknown missing"
-        if self._coded[role].miswritten:
-            ignore += ". Some differ from a declared label in upper and lower case only: write them alike in the table"
-        if isinstance(declared, Vocabulary):
-            raise LogError(
-                f"column {tally.name!r} has values that are not among the {len(declared.numbers):,} declared {role}s: add them to the "
-                f"list, {ignore}"
-            )
-        span = f"0 to {declared - 1:,}" if declared is not None else "0 to 2147483646"
-        raise LogError(f"column {tally.name!r} has numbers that are not {role}s from {span}: renumber or declare them, {ignore}")
-
-    def finished(self) -> Labels:
-        """After the last batch: refuse columns without a value, and tell the labels."""
+    def labels(self) -> Labels:
+        """The declared labels. A table without rows is refused."""
         if not self._tally["user"].cells:
             raise LogError("the table has no rows: there is nothing to import")
-        for tally in self._tally.values():
-            tally.refuse_empty()
         declared = {role: given.names for role, given in self._declared.items() if isinstance(given, Vocabulary)}
-        collected = {role: tuple(sorted(coded.found)) for role, coded in self._coded.items() if coded.found}
         members = given.members if isinstance(given := self._declared["state"], Vocabulary) else ()
-        return Labels(**{**declared, **collected}, from_data=tuple(collected), members=members)
-
-    def recoded(self, role: str, labels: Labels) -> Any:
-        """Where each code that was given while reading stands among the sorted labels; None where codes are final."""
-        found = self._coded[role].found if role in self._coded else []
-        if not found:
-            return None
-        places = {label: place for place, label in enumerate(getattr(labels, role))}
-        return np.array([*(places[label] for label in found), MISSING], np.int32)  # the last one, also for -1
+        return Labels(**declared, members=members)
 
     def warnings(self, labels: Labels, terminal: tuple[int, ...]) -> list[str]:
-        found = [unread(tally) for tally in self._tally.values() if tally.unreadable > tally.cells / 100]
+        found = warn_of_columns(self.tallies, {role: coded.miswritten for role, coded in self._coded.items()})
+        if self._times is not None and self._times.dates and self._times.numbers:
+            found.append(
+                f"column {self._times.tally.name!r} holds {self._times.dates:,} dates and {self._times.numbers:,} numbers: in the stay "
+                "of a user who has both, their order means nothing; give the formats of dates with --time-format"
+            )
         bare = set(np.flatnonzero(2 * self._of_state[1] > self._of_state[0]).tolist()) - set(terminal)
         found += [without_action(named(labels.state, i), *self._of_state[:, i].tolist()) for i in sorted(bare)]
         for role, coded in self._coded.items():
@@ -298,11 +302,6 @@ class Table:
             if len(absent):
                 names = getattr(labels, role)
                 found.append(unused(role, [names[i] if names else str(i) for i in absent.tolist()]))
-        if labels.from_data:
-            found.append(
-                f"the labels ({', '.join(labels.from_data)}) were taken from the data: the list tells which occur, and must not be "
-                "published; results show numbers. For labels in results, declare them with --states-file and --actions-file"
-            )
         return found
 
 
@@ -325,45 +324,21 @@ def _spilled(batches: raw.Batches, table: Table, pseudonyms: Pseudonyms, folder:
 
 def _written(place: Path, spill: Spill, table: Table, labels: Labels, rules: Rules, progress: Progress | None) -> Counts:
     """All groups of the spill as steps, in one file."""
-    counts, recoded = Counts(), {role: table.recoded(role, labels) for role in ("state", "action")}
+    counts = Counts()
     total = table.tallies[0].cells - table.tallies[0].missing
 
     def batches() -> Iterator[Any]:
         for done, rows in spill.groups():
-            for role, places in recoded.items():
-                if places is not None:
-                    rows[role] = places[rows[role]]
-            steps, some = steps_of(rows, rules, table.kind_of_times)
+            steps, some = steps_of(rows, rules)
             counts.add(some)
             if progress is not None:
                 progress("sorting", done, total)
             yield _batch(steps, labels)
 
-    if rules.every is not None and table.kind_of_times:
-        rules.every.check(table.kind_of_times, next(tally.name for tally in table.tallies if tally.role == "time"))
     if not total:
         raise LogError(f"column {table.tallies[0].name!r} has no id: give the column of user ids with --user")
     write_batches(place, batches(), None)
-    _refuse_nothing(counts, table, rules)
     return counts
-
-
-def _refuse_nothing(counts: Counts, table: Table, rules: Rules) -> None:
-    """Most people would contribute zero: name the column in which most is missing."""
-    if 2 * counts.zero <= counts.users:
-        return
-    worst = max(table.tallies, key=lambda tally: tally.missing + tally.unreadable + tally.outside)
-    lost = worst.missing + worst.unreadable + worst.outside
-    fix = (
-        "fill missing rewards with --fill-reward 0"
-        if worst.role == "reward"
-        else "repair it, or leave it out if it is not needed"
-    )
-    fix = "use --drop row" if rules.drop == PERSON else fix
-    raise LogError(
-        f"most users ({counts.zero:,} of {counts.users:,}) have no complete step and would contribute zero: {lost:,} cells of column "
-        f"{worst.name!r} are missing or unreadable; {fix}. These counts are NOT PRIVATE"
-    )
 
 
 def _batch(steps: dict[str, Any], labels: Labels) -> Any:
@@ -385,9 +360,10 @@ def _did(columns: Columns, rules: Rules, labels: Labels, key: Path) -> list[str]
     stays = "trajectories: " + (
         f"one per {columns.trajectory}, in the order of their first time" if columns.trajectory else "one per user"
     )
-    order = f"in the order of {columns.step}" if columns.step else "in the order of the table, because no time was given"
+    order = f"in the order of {columns.step}" if columns.step else "in the order of the table, as --in-order says"
     if rules.every is not None:
-        order = f"of {rules.every.text} each by {columns.step}, counted from the first row; a length without a row leaves a gap"
+        start = "as in the calendar (UTC)" if rules.every.of_calendar else "counted from the first row"
+        order = f"of {rules.every.text} each by {columns.step}, {start}; a length without a row leaves a gap"
     steps = f"steps: {order}; a step that was lost leaves a gap in the numbers"
     together = "time" if rules.every is None else "step"
     several = f"several rows of one {together}: the {rules.rows} value of each column, the {rules.rewards} of rewards"
@@ -398,7 +374,7 @@ def _did(columns: Columns, rules: Rules, labels: Labels, key: Path) -> list[str]
         found += [f"trajectories end in {ends}: a missing action is not needed there, and is 0 in the log"]
     for role in KINDS:
         if names := getattr(labels, role):
-            found += [f"{role}s: {len(names):,} labels, {'taken from the data' if role in labels.from_data else 'declared'}"]
+            found += [f"{role}s: {len(names):,} labels, declared"]
     if labels.members:
         found += [f"the states are clusters of {sum(map(len, labels.members)):,} declared labels; the log has the clusters only"]
     return found

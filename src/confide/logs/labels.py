@@ -1,21 +1,21 @@
 """Labels of states and actions: number s stands for the s-th label. They are in the metadata of a log's files.
 
-The labels that occur in a log are data: that "hiv" is among the states tells that somebody has it. A list that was declared, which the
-holder knew before looking, is public and is shown with every result. One that was taken from the data is kept apart, for the holder alone.
+The labels that occur in a log are data: that "hiv" is among the states tells that somebody has it. So labels are declared: the holder knew
+the list before looking. It is public, and is shown with every result.
 """
 
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confide.arguments import choice, listed, read_text, shown
+from confide.arguments import listed, read_text, shown
 from confide.errors import InvalidParameter, LogError
 from confide.logs.files import Paths, sources
 
-PUBLIC, HIDDEN = b"confide.labels", b"confide.labels.not-public"
+METADATA = b"confide.labels"
 KINDS = ("state", "action")
 MOST = 1_000_000  # labels of a column
 LONGEST = 200  # characters of a label
@@ -69,14 +69,13 @@ def vocabulary(name: str, declared: Any) -> Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Of states and of actions; empty where they are numbers. `from_data`: the kinds that were taken from the data, and are not public.
+    """Of states and of actions, all of them public; empty where they are numbers.
 
     `members`: if states are clusters of labels, the labels in each of them, which are declared and public.
     """
 
     state: tuple[str, ...] = ()
     action: tuple[str, ...] = ()
-    from_data: tuple[str, ...] = ()
     members: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
@@ -87,35 +86,25 @@ class Labels:
         object.__setattr__(self, "members", members)
         for name in KINDS:
             object.__setattr__(self, name, checked(f"labels of {name}s", getattr(self, name)))
-        for name in listed("from_data", self.from_data, str):
-            choice("from_data", name, KINDS)
-        object.__setattr__(self, "from_data", tuple(self.from_data))
 
     def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {name: list(getattr(self, name)) for name in KINDS if getattr(self, name)}
         return {**found, "members": [list(each) for each in self.members]} if self.members else found
 
     def metadata(self) -> dict[bytes, bytes]:
-        """For the schema of a file: one key for labels that are public, another for those that are not."""
-        parts = {PUBLIC: self.published.to_dict(), HIDDEN: {n: v for n, v in self.to_dict().items() if n in self.from_data}}
-        return {key: json.dumps(part, ensure_ascii=False).encode() for key, part in parts.items() if part}
-
-    @property
-    def published(self) -> "Labels":
-        """Those that a result may show."""
-        return replace(self, **dict.fromkeys(self.from_data, ()), from_data=())
+        """For the schema of a file."""
+        facts = self.to_dict()
+        return {METADATA: json.dumps(facts, ensure_ascii=False).encode()} if facts else {}
 
 
 NO_LABELS = Labels()
 
 
 def labels_in(metadata: Mapping[bytes, bytes] | None, where: str) -> Labels:
-    """The labels of a file, public or not."""
-    stored = metadata or {}
+    """The labels of a file."""
     try:
-        public, hidden = (json.loads(stored.get(key, b"{}")) for key in (PUBLIC, HIDDEN))
-        found = {name: tuple(hidden.get(name) or public.get(name, ())) for name in KINDS}
-        return Labels(**found, from_data=tuple(name for name in KINDS if hidden.get(name)), members=public.get("members", ()))
+        facts = json.loads((metadata or {}).get(METADATA, b"{}"))
+        return Labels(**{name: tuple(facts.get(name, ())) for name in KINDS}, members=facts.get("members", ()))
     except (ValueError, AttributeError, TypeError, RecursionError):
         raise LogError(f"{where}: its labels are damaged; import the log again") from None
 

@@ -1,5 +1,6 @@
 """A log: users' trajectories in files, opened, checked and added up. The unit of privacy is the user."""
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -12,11 +13,11 @@ import numpy as np
 
 from confide._digest import digest as digest_of
 from confide._extras import need
-from confide.arguments import real, text
+from confide.arguments import has, real, text
 from confide.errors import InvalidParameter, LogError
 from confide.execution import check_backend, each
 from confide.logs import split as splitting
-from confide.logs.check import CHECKED, Check, inspected, refuse_zeros
+from confide.logs.check import Check, inspected
 from confide.logs.columns import Caps, Columns, Layout, layout_of
 from confide.logs.files import MemorySource, Paths, Source, reading, sources
 from confide.logs.guarded import Guarded
@@ -69,8 +70,11 @@ class Logs:
         holdout, key = real("holdout", holdout, above=0, below=1), text("key", key)
         if self.people is not None:
             raise InvalidParameter("the log is a part of a split log already")
-        name, digest = digest_of([self.identity, self._stamps, holdout, key]), splitting.digest_of_key(key)
-        ends = (splitting.Part(name, test, holdout, digest) for test in (False, True))
+        split, digest = digest_of([self.identity, self._stamps, holdout, key]), splitting.digest_of_key(key)
+        # Tokens are random. The names, sizes and times of private files must not be in a public name.
+        tokens = sorted({getattr(part.source, "token", "") for part in self.parts})
+        public_name = digest_of([tokens, holdout, digest])
+        ends = (splitting.Part(split, public_name, test, holdout, digest) for test in (False, True))
         learn, test = (self._kept(end) for end in ends)
         return learn, test
 
@@ -80,13 +84,14 @@ class Logs:
 
     @property
     def _stamps(self) -> list[Any]:
-        """A file that was written anew may hold other ids for the same people: then it is not the same split."""
+        """PRIVATE: sizes and times of the files. A file that was written anew may hold other ids for the same people: then it is not the
+        same split, and a ledger adds up what is spent on both."""
         files = [Path(part.source.name) for part in self.parts if not hasattr(part.source, "token")]
         return [(found.st_size, found.st_mtime_ns) for found in (path.stat() for path in dict.fromkeys(files))]
 
     @property
     def part(self) -> tuple[str, str] | None:
-        """Which split and which part of it this is, for a ledger; None for a whole log."""
+        """PRIVATE: which split and which part of it this is, for a ledger; None for a whole log."""
         return None if self.people is None else (self.people.split, self.people.name)
 
     @property
@@ -101,10 +106,10 @@ class Logs:
     def identity(self) -> str:
         """Which log this is, and how it is read, by names alone: a question to another log is another question."""
         read = {
-            (str(Path(part.source.name).resolve()), getattr(part.source, "token", ""), repr(part.layout.columns))
+            (os.path.realpath(part.source.name), getattr(part.source, "token", ""), repr(part.layout.columns))
             for part in self.parts
         }
-        return repr((sorted(read), self.caps, *(() if self.part is None else self.part)))
+        return repr((sorted(read), self.caps, *(() if self.people is None else (self.people.public_name, self.people.name))))
 
     @property
     def has_actions(self) -> bool:
@@ -119,6 +124,7 @@ class Logs:
     def total(self, statistic: Statistic, *, progress: Progress | None = None) -> Bounded:
         """The sum of all users' contributions. A part whose worker dies is done again; what is added up lies on a grid, so the sum has the
         same bits however the parts were spread."""
+        has("statistic", statistic, ("bound", "contribution"), "a statistic: a bound, and what users contribute")
         total = Bounded(np.zeros(statistic.bound.size), statistic.bound, 0)
         sums = each(Guarded(partial(_sum, statistic)), self.parts, backend=self.backend, workers=self.workers)
         for done, some in enumerate(sums, 1):
@@ -134,22 +140,6 @@ class Logs:
             raise InvalidParameter("a part of a split log cannot be checked: check the whole log")
         counted = each(Guarded(partial(inspected, states=states)), self.parts, workers=workers)
         return sum(counted, Check(assumptions=self.assumptions, labels=self.labels))
-
-    def usable(self, *, states: int | None = None) -> "Logs":
-        """The same log, unless most users of its first part would contribute zero: that is a `LogError` with the column and the fix.
-
-        For the data holder, before a ledger is charged. Whether it is refused depends on the data, and no guarantee covers that: keep a
-        refusal to yourself. The log that is returned says in `assumptions` that it was looked at.
-        """
-        _check_states(states)
-        if self.parts:
-            Guarded(partial(refuse_zeros, states=states))(self.parts[0])
-        return self.assumed_usable
-
-    @property
-    def assumed_usable(self) -> "Logs":
-        """The log that `usable` returns, without looking again."""
-        return replace(self, assumptions=(*(text for text in self.assumptions if text != CHECKED), CHECKED))
 
 
 def open(
@@ -187,7 +177,10 @@ def open(
 def in_memory(users: LoggedUsers | Iterable[LoggedUsers], *, max_trajectories: int = 1, max_steps: int = 10_000) -> Logs:
     """A log of users who are in memory already, in order: for simulations and tests."""
     need("logs", "a log")
-    blocks = list(users) if isinstance(users, Iterable) else [users]
+    try:
+        blocks = [users] if isinstance(users, LoggedUsers) else list(users)
+    except TypeError:  # an array without dimensions claims to be iterable
+        blocks = [users]  # type: ignore[list-item]
     if not all(isinstance(block, LoggedUsers) for block in blocks):
         raise InvalidParameter("users must be LoggedUsers, or blocks of them, as confide.logs.simulate makes")
     firsts = np.cumsum([0, *(block.count for block in blocks)])

@@ -3,9 +3,11 @@
 import codecs
 import importlib
 import os
+import sys
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from confide._extras import need
 from confide.arguments import has, regular
 from confide.errors import InvalidParameter, LogError, MissingExtra
 from confide.logs.columns import some
+from confide.logs.mixed_cells import mixed_column
 
 ROWS = 1 << 18  # at a time, of a table that can be cut
 BLOCK = 1 << 22  # bytes at a time, of a text; Arrow reads 32 of them ahead
@@ -22,23 +25,34 @@ MINARI = "minari:"
 Batches = Generator[Any, None, None]
 Progress = Callable[[int, int], None]  # done and in all: bytes of a text, rows of a table
 _UTF8 = "not a text in UTF-8: save it as CSV in UTF-8, or convert it, such as with iconv -f WINDOWS-1252 -t UTF-8"
-_BROKEN = (
-    "damaged, cut off, or its rows have different numbers of cells; repair it, set --delimiter, or quote texts that contain it"
-)
+_BROKEN = "damaged or cut off; repair it, set --delimiter, or quote texts that contain it"
 EXTENSIONS = "a CSV, Parquet or Arrow file, a data frame, or minari:NAME"
 
 
-def batches(source: Any, names: list[str], labels: frozenset[str], delimiter: str, progress: Progress | None) -> Batches:
-    """Record batches with these columns. A thread reads ahead; a cell of a CSV file that is one of `labels` is never a missing one.
+@dataclass(slots=True)
+class CsvFormat:
+    """How the rows of CSV files are read. A cell that is one of `labels` is never a missing one.
 
-    A list of sources is read one after the other.
+    Rows with another number of cells than the first one are left out, and counted in `wrong_rows`. NOT PRIVATE.
     """
+
+    delimiter: str = ","
+    labels: frozenset[str] = frozenset()
+    wrong_rows: int = 0
+
+    def skip(self, row: Any) -> str:  # noqa: ARG002 - Arrow calls it with the row
+        self.wrong_rows += 1
+        return "skip"
+
+
+def batches(source: Any, names: list[str], csv_format: CsvFormat, progress: Progress | None) -> Batches:
+    """Record batches with these columns. A thread reads ahead. A list of sources is read one after the other."""
     if isinstance(source, list):
-        return _one_after_another(source, names, labels, delimiter, progress)
+        return _one_after_another(source, names, csv_format, progress)
     if isinstance(source, str) and source.startswith(MINARI):
         return _frame(minari_steps(source.removeprefix(MINARI)), names, progress)
     if not isinstance(source, str | os.PathLike):
-        return _frame(_stream(source), names, progress)
+        return _frame(_stream(source, names), names, progress)
     try:
         with regular(source).open("rb") as file:
             magic = file.read(6)
@@ -49,12 +63,10 @@ def batches(source: Any, names: list[str], labels: frozenset[str], delimiter: st
         return _ahead(_parquet(path, names, progress))
     if magic == b"ARROW1":
         return _ahead(_arrow(path, names, progress))
-    return _ahead(_csv(path, names, labels, delimiter, progress))
+    return _ahead(_csv(path, names, csv_format, progress))
 
 
-def _one_after_another(
-    sources: list[Any], names: list[str], labels: frozenset[str], delimiter: str, progress: Progress | None
-) -> Batches:
+def _one_after_another(sources: list[Any], names: list[str], csv_format: CsvFormat, progress: Progress | None) -> Batches:
     """Each source is the same share of the progress."""
     unit, every = 1000, len(sources)
     for place, source in enumerate(sources):
@@ -63,7 +75,7 @@ def _one_after_another(
             assert progress is not None
             progress(unit * place + unit * done // max(total, 1), unit * every)
 
-        yield from batches(source, names, labels, delimiter, None if progress is None else part)
+        yield from batches(source, names, csv_format, None if progress is None else part)
 
 
 def _ahead(coming: Batches) -> Batches:
@@ -75,15 +87,16 @@ def _ahead(coming: Batches) -> Batches:
             yield batch
 
 
-def _csv(path: str, names: list[str], labels: frozenset[str], delimiter: str, progress: Progress | None) -> Batches:
+def _csv(path: str, names: list[str], csv_format: CsvFormat, progress: Progress | None) -> Batches:
     import pyarrow as pa
     from pyarrow import csv
 
-    _header(path, names, delimiter)
-    missing = [text for text in csv.ConvertOptions().null_values if text not in labels]
-    kinds = dict.fromkeys(names, pa.string())
+    _header(path, names, csv_format.delimiter)
+    missing = [text for text in csv.ConvertOptions().null_values if text not in csv_format.labels]
+    kinds = dict.fromkeys(names, pa.binary())  # text that is not in UTF-8 is found cell by cell
     convert = csv.ConvertOptions(column_types=kinds, include_columns=names, strings_can_be_null=True, null_values=missing)
-    read, parse = csv.ReadOptions(block_size=BLOCK), csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    read = csv.ReadOptions(block_size=BLOCK)
+    parse = csv.ParseOptions(delimiter=csv_format.delimiter, newlines_in_values=True, invalid_row_handler=csv_format.skip)
     size = os.stat(path).st_size
     with _quoting_nothing(path), open(path, "rb") as file, pa.input_stream(file, compression=_packed(path)) as stream:
         reader = csv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
@@ -174,7 +187,20 @@ def _cut(whole: Any) -> Iterator[Any]:
         yield whole.slice(start, ROWS)
 
 
-def _stream(source: Any) -> Any:
+def _pandas_reader(frame: Any, names: list[str]) -> Any:
+    """A reader of some columns of a pandas frame, in which a column of objects is read cell by cell."""
+    import pyarrow as pa
+
+    _check_names("the data frame", names, [str(name) for name in frame.columns])
+    columns = {str(name): frame[name] for name in frame.columns if str(name) in names}
+    arrays = {}
+    for name, column in columns.items():
+        of_objects = getattr(column.dtype, "categories", column).dtype.kind == "O"
+        arrays[name] = mixed_column(column.astype(object)) if of_objects else pa.array(column, from_pandas=True)
+    return pa.table(arrays).to_reader()
+
+
+def _stream(source: Any, names: list[str]) -> Any:
     """A reader of record batches of a frame: Polars, pandas, Arrow or another that speaks one of the two protocols."""
     import pyarrow as pa
 
@@ -182,6 +208,9 @@ def _stream(source: Any) -> Any:
     if all(hasattr(source, member) for member in members):
         return minari_steps(source)
     try:
+        pandas = sys.modules.get("pandas")
+        if pandas is not None and isinstance(source, pandas.DataFrame):
+            return _pandas_reader(source, names)
         if hasattr(source, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(source)
         if hasattr(source, "__dataframe__"):

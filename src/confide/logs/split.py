@@ -24,9 +24,16 @@ WHOLE = 2**64
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The users whose hash is below `holdout` (`test`), or the others. `key` is a digest of the holder's key."""
+    """The users whose hash is below `holdout` (`test`), or the others. `key` is a digest of the holder's key.
 
-    split: str  # names the log and how it is split: users of two parts of one split are different people
+    `split` names the log's files and how they are split, for a ledger: the users of two parts of one split
+    are different people. It is PRIVATE, because it is computed from the sizes and times of the files.
+    `public_name` is what a certificate says. It is computed from the share, the key, and the random
+    tokens of users who are in memory.
+    """
+
+    split: str = field(repr=False)
+    public_name: str
     test: bool
     holdout: float
     key: bytes = field(repr=False)
@@ -42,7 +49,8 @@ class Part:
     @property
     def assumed(self) -> str:
         """What a certificate says of it."""
-        return f"Part {self.name!r} of split {self.split}: each person has one id, which decides the part and depends on nothing else."
+        rule = "each person has one id, which decides the part and depends on nothing else"
+        return f"Part {self.name!r} of split {self.public_name}: {rule}."
 
     def holds(self, ids: Sequence[Any]) -> list[bool]:
         """Whether these users are in this part. PRIVATE ids stay here."""

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from confide.arguments import choice, real
 from confide.logs import _import_kernels as kernels
-from confide.logs.cells import MISSING, WHOLE, Interval
+from confide.logs.cells import LARGEST, MISSING, Interval
 from confide.logs.sorting import Columns
 
 LAST, FIRST = "last", "first"
@@ -22,7 +22,7 @@ class Rules:
     """How several rows of one time become a step, and what happens to a step in which a cell is missing.
 
     `rows`: which of the values that are there is taken, the last or the first in the order of the table. `rewards`: of these, or their sum
-    or mean. With `every`, rows of a trajectory within that length, counted from its first row, are of one time. `drop`: the step (`row`),
+    or mean. With `every`, rows of a trajectory within that length are of one time. `drop`: the step (`row`),
     or the whole person, who then contributes zero. `fill`: the reward of a step that has none. `terminal`: states in which no action is
     taken, so that a missing one is not needed.
     """
@@ -31,6 +31,8 @@ class Rules:
     rewards: str = "sum"
     drop: str = ROW
     fill: float | None = None
+    fill_state: int | None = None  # the state of steps that have none
+    fill_action: int | None = None
     every: Interval | None = None  # the length of a step; None: each time is a step of its own
     terminal: tuple[int, ...] = ()
 
@@ -50,22 +52,25 @@ class Counts:
     unplaced: int = 0  # without a time, or without a stay
     duplicates: int = 0
     merged: int = 0  # rows that became part of another row's step
-    filled: int = 0  # steps whose reward was missing, and was filled in
+    decisions: int = 0  # steps whose rows have different actions, of which one was taken
+    filled: int = 0  # cells of steps that were missing, and were filled in
     ended: int = 0  # steps in a terminal state whose action was missing, and is not needed
     incomplete: int = 0  # steps with a missing cell
     steps: int = 0  # written
     stays: int = 0
+    single: int = 0  # trajectories of one step
     users: int = 0
     zero: int = 0  # users who have no step, and contribute zero
+    wrong_rows: int = 0  # rows of CSV files with another number of cells
 
     def add(self, other: "Counts") -> None:
         for each in fields(Counts):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
-def steps_of(rows: Columns, rules: Rules, kind: str = WHOLE) -> tuple[Columns, Counts]:
-    """Steps in the order of users, stays and times, which are of this kind; a user without any has one row without a state, so that the
-    number of users is the number of ids, whatever is in anybody's cells."""
+def steps_of(rows: Columns, rules: Rules) -> tuple[Columns, Counts]:
+    """Steps in the order of users, stays and times; a user without any has one row without a state, so that the number of users is the
+    number of ids, whatever is in anybody's cells."""
     counts = Counts(rows=len(rows["user"]))
     placed = rows.pop("placed")
     bad = np.zeros(0, np.uint64)  # people with a row that cannot be placed
@@ -78,16 +83,22 @@ def steps_of(rows: Columns, rules: Rules, kind: str = WHOLE) -> tuple[Columns, C
     counts.users = len(people)
     rows, starts = _distinct(rows, counts)
     if rules.every is not None:
-        rows["time"] = rules.every.numbers(rows["time"], _first_of_stay(rows), kind)
+        rows["time"] = rules.every.numbers(rows["time"], _first_of_stay(rows))
+        near = (rows["time"] >= 0) & (rows["time"] <= LARGEST)  # others have no number of a step
+        counts.unplaced += int((~near).sum())
+        bad = np.union1d(bad, rows["user"][~near])
+        rows = {name: values[near] for name, values in rows.items()}
         starts = np.flatnonzero(_changes(rows["user"], rows["trajectory"], rows["time"]))
     steps = _merged(rows, starts, rules, counts)
-    steps["step"] = _numbered(steps) if rules.every is None else steps["time"]
+    steps["step"] = _numbered(steps) if rules.every is None else steps["time"].astype(np.int32)
     kept = _complete(steps, rules, counts)
     if rules.drop == PERSON:
         kept &= ~np.isin(steps["user"], np.concatenate([bad, steps["user"][~kept]]))
     steps = {name: values[kept] for name, values in steps.items() if name != "time"}
     counts.steps = len(steps["user"])
-    counts.stays = int(_changes(steps["user"], steps["trajectory"]).sum())
+    begins = np.append(np.flatnonzero(_changes(steps["user"], steps["trajectory"])), counts.steps)
+    counts.stays = len(begins) - 1
+    counts.single = int((np.diff(begins) == 1).sum())
     return _with_everybody(steps, people, counts), counts
 
 
@@ -149,6 +160,10 @@ def _merged(rows: Columns, starts: npt.NDArray[np.int64], rules: Rules, counts: 
             there = ~np.isnan(values) if values.dtype == np.float64 else values != MISSING
             rule = rules.rewards if name == "reward" else rules.rows
             found[name] = _taken(values, there, starts, rule)
+            if name == "action":
+                highest = np.maximum.reduceat(values, starts)
+                lowest = np.minimum.reduceat(np.where(there, values, LARGEST), starts)
+                counts.decisions = int((highest > lowest).sum())
     return found
 
 
@@ -178,9 +193,15 @@ def _complete(steps: Columns, rules: Rules, counts: Counts) -> npt.NDArray[np.bo
     reward = steps["reward"]
     if rules.fill is not None:
         empty = np.isnan(reward)
-        counts.filled = int(empty.sum())
+        counts.filled += int(empty.sum())
         steps["reward"] = reward = np.where(empty, rules.fill, reward)
-    kept: npt.NDArray[np.bool_] = np.isfinite(reward) & (steps["state"] != MISSING)
+    kept: npt.NDArray[np.bool_]
+    for name, value in (("state", rules.fill_state), ("action", rules.fill_action)):
+        if value is not None and name in steps:
+            empty = steps[name] == MISSING
+            counts.filled += int(empty.sum())
+            steps[name] = np.where(empty, np.int32(value), steps[name])
+    kept = np.isfinite(reward) & (steps["state"] != MISSING)
     if "action" in steps:
         ended = np.isin(steps["state"], rules.terminal) & (steps["action"] == MISSING)
         counts.ended = int(ended.sum())

@@ -80,9 +80,10 @@ def write(path: str | Path, users: LoggedUsers | Iterable[LoggedUsers], *, lists
     target = arguments.path("path", path)
     convert = as_lists if arguments.flag("lists", lists) else as_steps
     arguments.whole("rows", rows, at_least=1)
-    blocks = [users] if isinstance(users, LoggedUsers) else users
-    if not isinstance(blocks, Iterable):
-        raise InvalidParameter(f"users must be LoggedUsers, or blocks of them, got {type(users).__name__}")
+    try:
+        blocks = iter([users] if isinstance(users, LoggedUsers) else users)
+    except TypeError:  # an array without dimensions, too
+        raise InvalidParameter(f"users must be LoggedUsers, or blocks of them, got {type(users).__name__}") from None
     first = 0
 
     def batches() -> Iterator[Any]:

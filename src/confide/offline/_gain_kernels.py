@@ -21,6 +21,15 @@ def sensible(states: Ints, actions: Ints, rewards: Array, first: int, last: int,
 
 
 @njit
+def before_gap(gaps: Ints, begin: int, stop: int) -> int:
+    """The first row of a trajectory before which steps are missing, or `stop`. Without a column of steps `gaps` is empty."""
+    for i in range(begin + 1, stop if gaps.size > 0 else begin):
+        if gaps[i]:
+            return i
+    return stop
+
+
+@njit
 def reward_of(known: Array, state: int, action: int, logged: float, low: float, high: float) -> float:
     """The public reward, or the logged one, clipped."""
     return float(known[state, action]) if known.size > 0 else min(max(logged, low), high)
@@ -35,6 +44,7 @@ def gains(
     trajectories: Ints,
     users: Ints,
     valid: Ints,
+    gaps: Ints,
     target: Array,
     changed: Ints,
     terminal: Ints,
@@ -50,7 +60,8 @@ def gains(
     """sum_t discount^t r_t (min(rho_t, clip) - 1) of each user's first trajectory [user], up to rest.size - 1 steps.
 
     rest[k] is the most that k more steps can earn, so -rest[k] the least that they can add. It is added where a trajectory stops early
-    in a state that is not terminal, and stopping is no end. A user whose data make no sense has zero.
+    in a state that is not terminal, and stopping is no end; or where steps are missing before row i (`gaps` [i]), because nothing is
+    known from there on. A user whose data make no sense has zero.
     """
     S, A = target.shape
     horizon = rest.size - 1
@@ -59,8 +70,9 @@ def gains(
         begin, finish = trajectories[users[u]], trajectories[users[u + 1]]
         if not valid[u] or begin == finish or not sensible(states, actions, rewards, begin, finish, S, A):
             continue
-        stop = min(trajectories[users[u] + 1], begin + horizon)
-        log_weight, power, total, sane, over = 0.0, 1.0, 0.0, True, ends
+        whole = min(trajectories[users[u] + 1], begin + horizon)
+        stop = before_gap(gaps, begin, whole)
+        log_weight, power, total, sane, over = 0.0, 1.0, 0.0, True, ends and stop == whole
         for i in range(begin, stop):
             s, a, p = states[i], actions[i], probabilities[i]
             if not 0.0 < p <= 1.0:
@@ -88,6 +100,7 @@ def returns(
     trajectories: Ints,
     users: Ints,
     valid: Ints,
+    gaps: Ints,
     terminal: Ints,
     choices: int,
     known: Array,
@@ -100,7 +113,8 @@ def returns(
 ) -> Array:
     """The return of each user's first trajectory [user], up to rest.size - 1 steps; rest[k] is the most that k more steps can add.
 
-    Where a trajectory stops early in a state that is not terminal, and stopping is no end, the most that could have followed is added.
+    Where a trajectory stops early in a state that is not terminal, and stopping is no end, or where steps are missing before row i
+    (`gaps` [i]), the most that could have followed is added.
     A user whose data make no sense has `missing`.
     """
     S, horizon = terminal.size, rest.size - 1
@@ -109,8 +123,9 @@ def returns(
         begin, finish = trajectories[users[u]], trajectories[users[u + 1]]
         if not valid[u] or begin == finish or not sensible(states, actions, rewards, begin, finish, S, choices):
             continue
-        stop = min(trajectories[users[u] + 1], begin + horizon)
-        total, power, over = 0.0, 1.0, ends
+        whole = min(trajectories[users[u] + 1], begin + horizon)
+        stop = before_gap(gaps, begin, whole)
+        total, power, over = 0.0, 1.0, ends and stop == whole
         for i in range(begin, stop):
             total += power * reward_of(known, states[i], actions[i], rewards[i], low, high)
             power *= discount

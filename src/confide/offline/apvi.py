@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import array, choice, fits, real, whole
+from confide.arguments import array, choice, fits, kind, real, whole
 from confide.errors import ConfideWarning, InvalidParameter, LogError, StateError
 from confide.evaluation.estimate import DAMAGED, guarantee_from_json, guarantee_to_json
 from confide.evaluation.estimator import asked_for, check_call, check_request, publish, source_of
@@ -26,7 +26,7 @@ from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.ledger import Ledger
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, Loss
-from confide.privacy.request import NoPrivacy, Relation, Request
+from confide.privacy.request import NoPrivacy, Relation, Request, requested
 from confide.privatizers import Share
 
 _FORMAT = "confide-apvi/1"
@@ -49,6 +49,14 @@ class PessimisticPlan:
     found: Pessimistic = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        setting = kind("setting", self.setting, APVISetting)
+        kind("guarantee", self.guarantee, Guarantee)
+        support = steps_of(setting.states, setting.actions, setting.horizon)
+        shape = (setting.horizon, setting.states, setting.actions)
+        for name, expected in (("counts", (support.cells,)), ("totals", (support.pairs,)), ("rewards", shape)):
+            values = array(name, getattr(self, name), finite=False)
+            if values.shape != expected:
+                raise InvalidParameter(f"{name} must have shape {expected}, got {values.shape}")
         exact = isinstance(self.guarantee.request, NoPrivacy)
         E = 0.0 if exact else self.setting.threshold
         object.__setattr__(self, "found", pessimistic(self.setting, self.counts, self.totals, self.rewards, E))
@@ -145,6 +153,7 @@ class DPAPVI:
 
     def setting(self, privacy: Request) -> APVISetting:
         """The printed constants for a promise; without privacy those that do not depend on noise are of use."""
+        requested(privacy)
         promise = (1.0, 1e-6) if isinstance(privacy, NoPrivacy) else (privacy.epsilon, privacy.delta)
         if promise[1] == 0:
             raise InvalidParameter("DP-APVI has Gaussian noise: delta must be above 0")
@@ -159,7 +168,7 @@ class DPAPVI:
 
     def loss(self, privacy: Request) -> Loss:
         """What a release is charged to a ledger: the true loss of the noise."""
-        if isinstance(privacy, NoPrivacy):
+        if isinstance(requested(privacy), NoPrivacy):
             return NO_PRIVACY
         bound = self.statistic().bound
         return GaussianDP(bound.sensitivity(Relation(privacy.relation)) / self.setting(privacy).noise_std)

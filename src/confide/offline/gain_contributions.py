@@ -93,9 +93,9 @@ class Gains:
     rho_t is the product up to step t of 1 - share + share target(a | s) / p, p the logged probability of the action; 1 where the policy
     goes on as logged. Rewards are public or clipped, and not negative, so that -worth <= D <= (clip - 1) worth, worth = rest [-1] being the
     most that a return can be: `rest` [k] is the most that k steps can earn. Divided by clip * worth it lies in [-1/clip, 1 - 1/clip].
-    A user's first trajectory counts. Where D is not known, because steps are missing, or after a record that stops early and at no end, the
-    least that it can be counts: the bound on the gain stays one from below. A user who is not valid contributes zero, as everywhere: as if
-    the policy changed nothing for them.
+    A user's first trajectory counts, up to the first step that is missing. After it, and after a record that stops early and at no end,
+    the least that D can be counts: the bound on the gain stays one from below. A user who is not valid contributes
+    zero, as everywhere: as if the policy changed nothing for them.
     """
 
     bound: Moments
@@ -118,6 +118,7 @@ class Gains:
             users.trajectories,
             users.users,
             users.valid,
+            _gaps(users),
             self.target,
             self.changed,
             table.terminal,
@@ -130,15 +131,15 @@ class Gains:
             float(self.share),
             float(self.clip),
         )
-        return self.bound.added_up(np.where(_gapped(users), -highest, found), self.clip * highest)
+        return self.bound.added_up(found, self.clip * highest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shortfalls:
     """How far each user's return is below the most that it can be, over the range of returns: in [0, 1].
 
-    A user who is not valid, or of whose first trajectory steps are missing, contributes zero, which is as if their return were the largest:
-    for an upper bound of the mean return.
+    A user who is not valid contributes zero, which is as if their return were the largest: for an upper bound of the mean return. After
+    the first step that is missing, the most counts that could have followed.
     `rest` [k] is the most that k steps can earn.
     """
 
@@ -158,6 +159,7 @@ class Shortfalls:
             users.trajectories,
             users.users,
             users.valid,
+            _gaps(users),
             table.terminal,
             table.actions,
             _known(table),
@@ -168,17 +170,12 @@ class Shortfalls:
             table.ends,
             highest,
         )
-        return self.bound.added_up(highest - np.where(_gapped(users), highest, found), highest - self.lowest)
+        return self.bound.added_up(highest - found, highest - self.lowest)
 
 
-def _gapped(users: LoggedUsers) -> Bools:
-    """Whether steps are missing within a user's first trajectory [user]."""
-    if users.gaps is None:
-        return np.zeros(len(users.valid), dtype=np.bool_)
-    first, last = users.users[:-1], len(users.trajectories) - 1
-    before = np.concatenate([[0], np.cumsum(users.gaps)])
-    after = np.where(users.users[1:] > first, np.minimum(first + 1, last), first)
-    return np.asarray(before[users.trajectories[after]] > before[users.trajectories[first]])
+def _gaps(users: LoggedUsers) -> Bools:
+    """Whether steps are missing before each row; nothing, if the log does not number its steps."""
+    return np.zeros(0, dtype=np.bool_) if users.gaps is None else users.gaps
 
 
 def _known(table: Table) -> Array:

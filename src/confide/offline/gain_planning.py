@@ -12,6 +12,9 @@ from confide.offline.row_planning import Array, visits_of
 from confide.offline.table_features import Bools, Table, step_ranges
 
 LEVEL, Z = 0.95, 1.75  # one-sided; at the normal 1.645 the worst two-point law of gains has an error of .052
+# Up to this loss of Gaussian noise (mu), and of noise without delta (epsilon), no two-point law of gains has a larger error than LEVEL
+# allows. With less noise the few users with large losses are not seen: benchmarks/improvement_level.py computes it.
+MOST_MU, MOST_EPSILON = 1.6, 2.75
 MODEL_Z = 2.0  # of the method "model", which has no theorem: a little more than the level needs
 CELL, ROW = 0.25, 3.0  # standard deviations of noise: of a cell that is looked at, and of the visits to a row that is known
 ALONE = 0.5  # of an even share: an action that the policy takes more often stands alone

@@ -18,11 +18,24 @@ from confide.evaluation.log_sums import LogSums, Progress
 from confide.logs import Logs
 from confide.mechanisms.sources import NoiseSource
 from confide.offline.gain_contributions import BALANCE, Gains, Moments, Shortfalls
-from confide.offline.gain_planning import LEVEL, MODEL_Z, Counted, Mixture, Target, Z, lower_mean, mixture_for, value_in
+from confide.offline.gain_planning import (
+    LEVEL,
+    MODEL_Z,
+    MOST_EPSILON,
+    MOST_MU,
+    Counted,
+    Mixture,
+    Target,
+    Z,
+    lower_mean,
+    mixture_for,
+    value_in,
+)
 from confide.offline.reward_planning import lower_rewards, rewards_of
 from confide.offline.row_planning import rows_of
 from confide.offline.table_features import Array, Table, step_ranges
 from confide.offline.transition_contributions import RootCounts, RootTransitions
+from confide.privacy.accounting import gaussian_epsilon
 from confide.privacy.certificate import Certificate
 from confide.privacy.guarantee import Guarantee
 from confide.privacy.ledger import Ledger
@@ -39,9 +52,37 @@ COUNTS_SHARE = 0.9  # of the budget for counts; the rest is for returns of the l
 _BASIS = {
     "weights": (
         "proved: clipping weights only lowers the mean gain, if the logged probabilities are those with which actions were taken and "
-        "rewards are as stated; the level is asymptotic (normal), and was measured: docs/benchmarks/improvement.md"
+        "rewards are as stated; the level was computed for the worst two-point laws of gains "
+        "(docs/benchmarks/improvement_level.md), and measured: "
+        "docs/benchmarks/improvement.md"
     ),
     "model": "measured, not proved: 478 of 480 bounds were true in the simulations of docs/benchmarks/improvement.md",
+}
+
+
+_LOW = (
+    "What makes a bound low: noise, few users, and whatever is not known of a trajectory. It counts up to the first step that is missing, "
+    "and as the worst case after it. If many cells are missing, import the log with --fill-state, --fill-action or --fill-reward"
+)
+_NOTHING_UNRECORDED = (
+    "Nothing that the log does not record influenced both the choice of the action and what followed. "
+    "If those who decided saw more than the log contains, a bound may be false whatever its confidence is, "
+    "and no test on the same log can show it."
+)
+_SAME_FUTURE = "People who are treated in future are like those in the log, and actions do to them what they did in the log."
+# What a bound, or a value, assumes about how the log came about: in words for those who know where the log comes from.
+ASSUMPTIONS = {
+    "weights": (
+        _NOTHING_UNRECORDED,
+        "The probabilities in the log are those with which the actions were chosen.",
+        _SAME_FUTURE,
+    ),
+    "model": (
+        _NOTHING_UNRECORDED,
+        "The recorded state is enough to predict what follows: of two people in the same state who get the same action, neither has better "
+        "prospects because of what happened before.",
+        _SAME_FUTURE,
+    ),
 }
 
 
@@ -70,14 +111,22 @@ class Improvement:
 
     @property
     def basis(self) -> str:
-        """What is proved, and what is measured."""
-        return _BASIS[self.method]
+        """What is proved, and what is measured; and what makes a bound low, whatever the data are."""
+        return f"{_BASIS[self.method]}. {_LOW}"
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be true of the log, besides what was computed. Nobody can test it with the log alone."""
+        return ASSUMPTIONS[self.method]
 
     def __str__(self) -> str:
         who = "the policy" if self.share == 1 else f"the policy, followed at {100 * self.share:.3g} % of the steps,"
         how = f"{self.users:,} people it was not learned from, method {self.method}"
         if not self.shown:
-            return f"not shown to be better than the logged policy (tested on {how})"
+            return (
+                f"not shown to be better than the logged policy: the lower bound of the gain is {self.bound:.3g} in the return of "
+                f"{self.horizon:,} steps, which is not above zero (tested on {how})"
+            )
         return (
             f"{who} is better than the logged policy by at least {self.bound:.3g} in the return of {self.horizon:,} steps, "
             f"with {100 * self.level:g} % confidence (tested on {how})"
@@ -85,7 +134,12 @@ class Improvement:
 
     def to_json(self) -> dict[str, Any]:
         names = ("bound", "method", "share", "clip", "horizon", "users", "level")
-        return {name: getattr(self, name) for name in names} | {"shown": self.shown, "text": str(self), "basis": self.basis}
+        return {name: getattr(self, name) for name in names} | {
+            "shown": self.shown,
+            "text": str(self),
+            "basis": self.basis,
+            "assumptions": list(self.assumptions),
+        }
 
     def to_bytes(self) -> bytes:
         """JSON: what a ledger stores, and hands out again."""
@@ -161,7 +215,7 @@ def improvement(
     def make() -> Improvement:
         bound, users = finish(sums)
         share, clip = (question.mixture.share, question.mixture.clip) if question.mixture else (1.0, None)
-        certificate = sums.certificate(f"an improvement bound, method {question.method}")
+        certificate = sums.certificate(f"an improvement bound, method {question.method}", ASSUMPTIONS[question.method])
         return Improvement(bound, question.method, share, clip, question.horizon, users, sums.guarantee, certificate)
 
     return publish(question, holdout, make, Improvement.from_bytes, privacy=privacy, loss=loss_for(privacy), ledger=ledger, id=id)
@@ -181,8 +235,8 @@ def _check(model: "PrivateModel", holdout: Logs, privacy: Request, method: str) 
             "and give test here"
         )
     check_returns(model.table, holdout.max_steps)
-    if method == "weights" and (reason := _no_weights(model, holdout)):
-        raise InvalidParameter(f'method="weights" cannot be used: {reason}; use method="model"')
+    if method == "weights" and (reason := _no_weights(model, holdout, privacy)):
+        raise InvalidParameter(f'method="weights" cannot be used: {reason}, or use method="model"')
 
 
 def check_returns(table: Table, horizon: int) -> None:
@@ -192,8 +246,14 @@ def check_returns(table: Table, horizon: int) -> None:
         raise InvalidParameter("all returns are the same by the stated rewards: no policy is better than another")
 
 
-def _no_weights(model: "PrivateModel", holdout: Logs) -> str:
-    """Why weights cannot be used, or nothing."""
+def _no_weights(model: "PrivateModel", holdout: Logs, privacy: Request) -> str:
+    """Why weights cannot be used, or nothing. All of it is public."""
+    most = gaussian_epsilon(MOST_MU, privacy.delta) if privacy.delta > 0 else MOST_EPSILON
+    if privacy.epsilon > most:
+        return (
+            f"its confidence of {100 * LEVEL:g} % was shown to hold for epsilon up to {most:.3g} at delta={privacy.delta:g}, got "
+            f"epsilon={privacy.epsilon:g}; choose a smaller epsilon"
+        )
     table = model.table
     if not holdout.has_actions:
         return 'it needs the probabilities with which actions were taken (open the log with probability="probability")'
@@ -207,7 +267,7 @@ def _asked(model: "PrivateModel", target: Target, holdout: Logs, privacy: Reques
     share = holdout.people.holdout if holdout.people else 0.5
     users = max(1, round(model.guarantee.users * share / (1 - share)))
     mixture = None
-    if method != "model" and not _no_weights(model, holdout):
+    if method != "model" and not _no_weights(model, holdout, privacy):
         mixture = mixture_for(model.dynamics, model.start, target, horizon, users, _noise_of(privacy))
     if method == "auto":
         other = _predicted(model, target, horizon, users, privacy)

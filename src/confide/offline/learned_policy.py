@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from confide import arguments
 from confide._durable import output, staged
+from confide.errors import InvalidParameter
 from confide.logs.labels import Labels, named
 from confide.policy import Array, StochasticPolicy
 
@@ -78,7 +80,10 @@ class LearnedPolicy:
 
     def mixed(self, behaviour: Array) -> Array:
         """Its probabilities [s, a] where "as logged" is this behaviour [s, a]: in a simulation, the true one."""
-        policy: Array = np.where(self.changed[:, None], np.eye(self.actions + 1)[self.choices, : self.actions], behaviour)
+        logged = arguments.array("behaviour", behaviour, ndim=2, finite=False)
+        if logged.shape != (len(self.choices), self.actions):
+            raise InvalidParameter(f"behaviour must have shape ({len(self.choices)}, {self.actions}), got {logged.shape}")
+        policy: Array = np.where(self.changed[:, None], np.eye(self.actions + 1)[self.choices, : self.actions], logged)
         return policy
 
     def probabilities(self) -> Array:
@@ -103,6 +108,7 @@ class LearnedPolicy:
 
     def described(self, state: int) -> str:
         """What it does in a state, in words."""
+        state = arguments.whole("state", state, at_least=0, at_most=len(self.choices) - 1)
         choice = int(self.choices[state])
         what = named(self.labels.action, choice) if choice < self.actions else "as logged"
         return f"in state {named(self.labels.state, state)}: {what}"
@@ -125,6 +131,7 @@ class LearnedPolicy:
 
     def save(self, folder: str | Path) -> None:
         """`policy.json`, with labels, and `policy.npz`, which `confide.policy.load_policy` reads, into a folder: both are public."""
-        with output(Path(folder)), staged(Path(folder), last="policy.npz") as target:
+        where = Path(arguments.path("folder", folder))
+        with output(where), staged(where, last="policy.npz") as target:
             (target / "policy.json").write_text(json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n")
             StochasticPolicy(self.probabilities()).save(target / "policy.npz")

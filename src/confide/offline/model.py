@@ -40,6 +40,25 @@ _RELEASED = ("counts", "totals", "reward_sums", "starts")
 AnyPolicy = LearnedPolicy | TabularPolicy | StochasticPolicy | npt.ArrayLike
 
 
+def _check_release(model: "PrivateModel") -> None:
+    """What was released has the shapes of the table, and its noise is known."""
+    arguments.kind("table", model.table, Table)
+    arguments.kind("guarantee", model.guarantee, Guarantee)
+    support = model.table.support
+    lengths = {
+        "counts": (support.cells,),
+        "totals": (0, support.pairs),
+        "reward_sums": (0, support.pairs),
+        "starts": (0, model.table.states),
+    }
+    for name, allowed in lengths.items():
+        values = array(name, getattr(model, name), ndim=1, finite=False)
+        if len(values) not in allowed:
+            raise InvalidParameter(f"{name} must have {' or '.join(map(str, allowed))} entries, got {len(values)}")
+    for name in ("noise_std", "total_weight", "reward_weight"):
+        real(name, getattr(model, name), at_least=0)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateModel:
     """PUBLIC: noisy counts of transitions with the guarantee that covers them, and with them everything that is computed here.
@@ -63,6 +82,7 @@ class PrivateModel:
     dynamics: Dynamics = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        _check_release(self)
         rows = rows_of(self.counts, self.totals, self.noise_std, self.total_weight, self.table.support)
         spread = self.noise_std / (self.reward_weight or 1.0)
         rewards, std = rewards_of(self.table, rows, self.reward_sums, spread)
@@ -103,7 +123,7 @@ class PrivateModel:
 
     def values(self, policies: Iterable[AnyPolicy]) -> Array:
         """The values of many policies. They cost nothing: the model was released already."""
-        return np.array([self.value(policy) for policy in policies])
+        return np.array([self.value(policy) for policy in arguments.listed("policies", policies, object)])
 
     def state_values(self, policy: AnyPolicy) -> Array:
         """The expected discounted return from every state [s]."""
@@ -224,7 +244,8 @@ class PrivateModel:
 
     def save(self, folder: str | Path) -> None:
         """`model.npz`, and `certificate.json` where there is one, into a folder: both are public."""
-        with output(Path(folder)), staged(Path(folder), last="model.npz") as target:
+        where = Path(arguments.path("folder", folder))
+        with output(where), staged(where, last="model.npz") as target:
             if self.certificate:
                 self.certificate.save(target / "certificate.json")
             (target / "model.npz").write_bytes(self.to_bytes())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from confide.arguments import array, flag, real, whole
+from confide.arguments import array, flag, kind, real, whole
 from confide.errors import ConfideWarning, InvalidParameter, LogError
 from confide.evaluation.estimator import asked_for, check_call, check_request, publish, source_of
 from confide.evaluation.log_sums import Logs, LogSums, Progress
@@ -35,9 +35,9 @@ class ModelRelease:
     to the log's cap, whatever the data are. It is one query with one noise (see `RootCounts` for its sensitivity).
 
     `transitions` = K: the first K transitions of a user count, over the trajectories in order; noise grows with sqrt(K).
-    `rewards` [s, a] or [s] are public, or None: learned, from rewards clipped to `reward_range`. `terminal` [s] says in which states
-    nothing follows: such a state pays its reward once. `ends`: the last row of a trajectory leads to an end, where nothing follows
-    (unless the trajectory has the log's max_steps rows, and may have been cut); None: if rewards are learned. Otherwise the last row is
+    `rewards` [s, a] or [s] are public, or None: learned, from rewards clipped to the public `reward_range`. `terminal` [s] says in which
+    states nothing follows: such a state pays its reward once. `ends` must be stated: if True, the last row of a trajectory leads to an
+    end, where nothing follows (unless the trajectory has the log's max_steps rows, and may have been cut). If False, the last row is
     where the record stops, and leads nowhere. `support` are the public transitions that can be (a mask [s, a, s'] or [s, s'], or a list of
     (s, a, s')): others are dropped. `start` [s] is public, or None: learned. `return_bound` (low, high) is needed if the discount is 1.
     `total_weight` of row totals: None for 1/2, or for 0 with a support of few successors; `reward_weight` of sums of rewards.
@@ -48,7 +48,7 @@ class ModelRelease:
     discount: float
     transitions: int = 20
     rewards: npt.ArrayLike | None = None
-    reward_range: tuple[float, float] = (0.0, 1.0)
+    reward_range: tuple[float, float] | None = None
     terminal: npt.ArrayLike | None = None
     ends: bool | None = None
     support: npt.ArrayLike | None = None
@@ -61,8 +61,7 @@ class ModelRelease:
         S, A = whole("states", self.states, at_least=1), whole("actions", self.actions, at_least=1)
         keep(self, states=S, actions=A, discount=real("discount", self.discount, at_least=0, at_most=1))
         keep(self, transitions=whole("transitions", self.transitions, at_least=1))
-        keep(self, ends=self.rewards is None if self.ends is None else flag("ends", self.ends))
-        keep(self, reward_range=_range("reward_range", self.reward_range))
+        keep(self, ends=_stated_ends(self.ends), reward_range=_stated_range(self.reward_range, self.rewards))
         keep(self, terminal=np.zeros(S, bool) if self.terminal is None else _mask(self.terminal, S))
         if self.rewards is not None:
             keep(self, rewards=_rewards(self.rewards, S, A))
@@ -80,6 +79,11 @@ class ModelRelease:
     def __repr__(self) -> str:
         return described(self)
 
+    @property
+    def _reward_range(self) -> tuple[float, float]:
+        assert self.reward_range is not None  # since `__post_init__`
+        return self.reward_range
+
     def table(self) -> Table:
         """Everything public about the table."""
         S, A = self.states, self.actions
@@ -92,7 +96,7 @@ class ModelRelease:
         )
         if not support.cells:
             raise InvalidParameter("every state is terminal: there are no transitions to count")
-        low, high = self.reward_range
+        low, high = self._reward_range
         rewards: Array | None = self.rewards  # type: ignore[assignment]
         between = np.where(terminal[:, None], 0.0, [[low, high]]) if rewards is None else rewards
         bounds = self.return_bound or return_range(between, terminal, self.discount, ends=bool(self.ends))
@@ -119,7 +123,7 @@ class ModelRelease:
             total_weight=_of_256(weight),
             reward_weight=_of_256(self.reward_weight) if self.rewards is None else 0.0,
         )
-        low, high = self.reward_range
+        low, high = self._reward_range
         return RootTransitions(bound, support, self.states, longest, (low + high) / 2, (high - low) / 2)
 
     def release(
@@ -142,7 +146,7 @@ class ModelRelease:
         source = source_of(rng, noise, privacy, asked=asked_for(self, logs, privacy, ledger, id))
         if not all(part.layout.columns.action for part in getattr(logs, "parts", ())):
             raise LogError('a model needs the column of actions: open the log with action="action"')
-        labels = self._fitting(getattr(logs, "labels", NO_LABELS).published)
+        labels = self._fitting(getattr(logs, "labels", NO_LABELS))
         statistic, table = self.statistic(getattr(logs, "max_steps", 10_000)), self.table()
         share = Share(statistic.bound, 1.0, "root-weighted counts of transitions")
         sums = LogSums(logs, [share], privacy=privacy, source=source, progress=progress, charged=ledger is not None)
@@ -172,6 +176,7 @@ class ModelRelease:
 
     def warnings(self, model: PrivateModel) -> list[ConfideWarning]:
         """Warnings about a model, as functions of what was released."""
+        kind("model", model, PrivateModel)
         table, rows = model.table, model.rows
         seen = int((rows.visits > 3 * rows.visit_std)[table.support.open].sum())
         every = int(table.support.open.sum())
@@ -186,7 +191,7 @@ class ModelRelease:
 
     def counted(self, trajectories: int, steps: int) -> str:
         """What counts of a log with these caps, and what is clipped, in words: all of it public."""
-        low, high = self.reward_range
+        low, high = self._reward_range
         rewards = f"; rewards are clipped to [{low:g}, {high:g}]" if self.rewards is None else ""
         ends = "leads to the end" if self.ends else "leads nowhere"
         wrong = f"a user with a state of {self.states:,} or more or an action of {self.actions:,} or more contributes zero"
@@ -194,6 +199,26 @@ class ModelRelease:
             f"the first {self.transitions} transitions of a user count, over the trajectories in order; "
             f"{first_of_user(trajectories, steps)}; the last row of a trajectory {ends}{rewards}; {wrong}"
         )
+
+
+def _stated_ends(ends: bool | None) -> bool:
+    """What the end of a short trajectory means cannot be seen in a log, and values depend on it."""
+    if ends is None:
+        raise InvalidParameter(
+            "say what it means that a trajectory has fewer than max_steps rows: ends=True (--ends) if it ended with its last row, so that "
+            "nothing follows, or ends=False (--no-ends) if only the record stops there"
+        )
+    return flag("ends", ends)
+
+
+def _stated_range(reward_range: Sequence[float] | None, rewards: npt.ArrayLike | None) -> tuple[float, float]:
+    """The public range of learned rewards. With public rewards it is not used."""
+    if reward_range is None and rewards is None:
+        raise InvalidParameter(
+            "rewards are learned, and their public range is not known: give reward_range=(low, high) (--reward-range LOW HIGH), or the "
+            "public rewards"
+        )
+    return (0.0, 1.0) if reward_range is None else _range("reward_range", reward_range)
 
 
 def _of_256(weight: float) -> float:

@@ -1,20 +1,17 @@
 """A learned policy as a report: what it is worth, what it does in each state, and where it differs from the logged policy."""
 
-import base64
 import csv
 import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from confide import drawing
 from confide._durable import staged
-from confide.drawing import LIGHT
 from confide.logs.labels import named
-from confide.offline.improvement import Improvement
+from confide.offline.improvement import ASSUMPTIONS, Improvement
 from confide.offline.learned_policy import LearnedPolicy
 from confide.offline.model import PrivateModel
 from confide.privacy.request import Relation, Trust
@@ -24,12 +21,9 @@ from confide.report.tables import Cell
 from confide.report.values import promise_record, promise_words
 from confide.report.words import many
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-HEADS = ("state", "do", "taken before", "gain", "gain positive", "value", "visits (noisy)")
+# The values of single states are not shown: they have no intervals yet, and are too large in states with few visits.
+HEADS = ("state", "do", "taken before", "gain", "gain positive", "visits (noisy)")
 _ON_PAGE = 1000  # states
-_NAMED, _TICK = 20, 16  # states with names in the figure, and characters of a name
 
 
 @dataclass(frozen=True)
@@ -62,15 +56,6 @@ class Learned:
         )
 
     @cached_property
-    def values(self) -> Any:
-        return self.model.state_values(self.policy)
-
-    @cached_property
-    def before(self) -> Any:
-        """The values of states as logged."""
-        return self.model.state_values(self.policy.behaviour)
-
-    @cached_property
     def order(self) -> list[int]:
         """Departures first, by gain times visits; then the most visited states."""
         first = [each.number for each in self.policy.departures()]
@@ -87,7 +72,10 @@ def words(learned: Learned) -> list[tuple[str, str]]:
         f"rewards are {rewards}; returns are discounted by {table.discount:g}; uncertain values are lowered by {policy.pessimism:g} "
         f"standard deviation{'' if policy.pessimism == 1 else 's'}. Values and gains are estimates from noisy counts, not bounds."
     )
-    assumed = [] if model.certificate is None else model.certificate.document["assumptions"]
+    # The values of states are those of the model, also where the bound is not.
+    about_the_log = (*ASSUMPTIONS["model"], *(learned.improvement.assumptions if learned.improvement else ()))
+    certified = [] if model.certificate is None else model.certificate.document["assumptions"]
+    assumed = dict.fromkeys((*about_the_log, *certified))
     lines = [("result", learned.headline), ("guarantee", _promised(learned)), ("model", how)]
     if (found := learned.improvement) is not None:
         lines.insert(1, ("tested", f"{found}. {found.basis[0].upper()}{found.basis[1:]}."))
@@ -116,7 +104,7 @@ def rows(learned: Learned, most: int | None = None) -> list[list[str]]:
         if (found := why.get(state)) is not None:
             share, gain = f"{100 * found.logged:.0f} %", f"{found.gain:.3g} ± {found.gain_std:.2g}"
             row = [found.state, found.action, share, gain, f"{min(100 * found.chance, 99.9):.1f} %"]
-        made.append([*row, f"{learned.values[state]:.3g}", f"{policy.visits[state]:,.0f}"])
+        made.append([*row, f"{policy.visits[state]:,.0f}"])
     return made
 
 
@@ -156,12 +144,8 @@ def _cells(learned: Learned) -> list[list[Cell]]:
     policy, made = learned.policy, []
     why = {each.number: each for each in policy.departures()}
     shown = learned.order[:_ON_PAGE]
-    low = float(min(learned.values.min(), learned.before.min(), 0.0))
-    span = float(max(learned.values.max(), learned.before.max())) - low or 1.0
-    for state, (name, do, share, gain, chance, value, visits) in zip(shown, rows(learned, _ON_PAGE), strict=True):
+    for state, (name, do, share, gain, chance, visits) in zip(shown, rows(learned, _ON_PAGE), strict=True):
         found = why.get(state)
-        after, before = float(learned.values[state]), float(learned.before[state])
-        level = 100 * (after - low) / span, 100 * (before - low) / span
         gained, _, spread = gain.partition(" ± ")
         made.append(
             [
@@ -170,7 +154,6 @@ def _cells(learned: Learned) -> list[list[Cell]]:
                 Cell(share, "", found.logged if found else None),
                 Cell(gained, f"± {spread}" if spread else "", found.gain if found else None),
                 Cell(chance, "", found.chance if found else None),
-                Cell(value, f"as logged {before:.3g}", after, f"{after:.4g} with the policy, {before:.4g} as logged", level),
                 Cell(visits, "", float(policy.visits[state])),
             ]
         )
@@ -187,7 +170,6 @@ def record(learned: Learned) -> dict[str, Any]:
         "said": [{"about": name, "text": text} for name, text in words(learned)],
         **learned.policy.to_json(),
         "choices": learned.policy.choices.tolist(),
-        "values": learned.values.tolist(),
         "behaviour": learned.policy.behaviour.tolist(),
         "visits": learned.policy.visits.tolist(),
         "certificate": model.certificate.document if model.certificate is not None else None,
@@ -195,48 +177,22 @@ def record(learned: Learned) -> dict[str, Any]:
     }
 
 
-def plot_learned(learned: Learned) -> "Figure":
-    """The values of states under the policy and under the logged one, ordered by the former."""
-    order = np.argsort(learned.values, kind="stable")
-    figure = drawing.canvas((7.0, 3.1))
-    ax = figure.subplots()
-    place = np.arange(len(order))
-    ax.plot(place, learned.values[order], "o", color=LIGHT[0], markersize=3.5, label="learned policy")
-    ax.plot(place, learned.before[order], "_", color=LIGHT[1], markersize=7, markeredgewidth=1.6, label="as logged")
-    ax.set(xlabel="states, ordered by value", ylabel="value, predicted")
-    if len(order) <= _NAMED:
-        ax.set_xticks(
-            place,
-            [named(learned.policy.labels.state, int(s))[:_TICK].replace("$", r"\$") for s in order],
-            rotation=30,
-            ha="right",
-        )
-    ax.legend(frameon=False)
-    drawing.dress(ax)
-    ax.grid(visible=False, axis="x")
-    return figure
-
-
 def write_learned(learned: Learned, folder: str | Path, *, command: str = "") -> Path:
-    """The model, its certificate, the policy, `policy.csv`, a figure and `report.html` into a folder; where the page is."""
+    """The model, its certificate, the policy, `policy.csv` and `report.html` into a folder; where the page is."""
     with staged(Path(folder), last="model.npz") as target:
         learned.model.save(target)
         learned.policy.save(target)
         if learned.improvement is not None:
             learned.improvement.save(target)
-        (target / "figures").mkdir()
         with (target / "policy.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(HEADS)
             writer.writerows(rows(learned))
-        figure = plot_learned(learned)
-        for ending in (".svg", ".png"):
-            drawing.saved(figure, target / "figures" / f"values{ending}")
-        page.write(_page(learned, (target / "figures" / "values.svg").read_bytes(), command), target / "report.html")
+        page.write(_page(learned, command), target / "report.html")
     return Path(folder) / "report.html"
 
 
-def _page(learned: Learned, picture: bytes, command: str) -> str:
+def _page(learned: Learned, command: str) -> str:
     """One HTML file that loads nothing."""
     model, said = learned.model, words(learned)
     guarantee, trust = model.guarantee, model.guarantee.trust.value
@@ -256,8 +212,6 @@ def _page(learned: Learned, picture: bytes, command: str) -> str:
         cards=cards(learned),
         facts=[many(model.table.states, "state"), many(model.table.actions, "action"), many(guarantee.users, "user"), asked],
         said=[line for line in said if line[0] not in ("result", "guarantee", "assumed")],
-        picture=base64.b64encode(picture).decode(),
-        described="Values of states under the learned policy and as logged; the numbers of the policy are in policy.csv.",
         heads=HEADS,
         lines=lines,
         note=_note(learned),
@@ -286,5 +240,5 @@ def _certificates(learned: Learned) -> dict[str, str]:
 def _note(learned: Learned) -> str:
     more = learned.model.table.states - _ON_PAGE
     where = f"{more:,} more states are in policy.csv." if more > 0 else "The same rows are in policy.csv."
-    said = "States where it differs from the logged policy come first. Bars: its values; marks: those of the logged policy."
+    said = "States where it differs from the logged policy come first."
     return f"{said} Click on a column head to sort. {where}"

@@ -18,13 +18,14 @@ AGAINST = {
     "central": "Everybody who reads the releases, all of them together, with any other knowledge.",
     "joint": "All other users together, even if they combine everything that they see and do with any other knowledge.",
     "local": "Everybody, including the server: data leave a user’s device only with noise.",
-    "distributed": "Everybody, including the server: it sees sums of batches only, with noise from the users’ devices.",
+    "distributed": "Everybody, including the server, if the aggregator is ideal: then the server sees sums of batches only, with noise "
+    "from the users’ devices.",
 }
 TRUSTED = {
     "central": "The curator, who has the raw data and adds the noise.",
     "joint": "The curator, who has the raw data and adds the noise.",
     "local": "Only the user’s own device.",
-    "distributed": "The user’s own device, and secure aggregation: that messages are opened only as the sum of a batch.",
+    "distributed": "The user’s own device, and the aggregator, which is assumed to show the sum of each batch and nothing else.",
 }
 SOURCES = {"fast": "Fast: a seeded generator.", "secure": "Secure: discrete, exactly sampled, from the system’s entropy."}
 PROTECTED = "Each user: the whole trajectory, with all states, actions and rewards."

@@ -33,7 +33,6 @@ class Cell:
     small: str = ""
     key: float | str | None = None  # None: unknown, sorted last
     hint: str = ""  # shown under the pointer
-    bar: tuple[float, float] | None = None  # a bar, and a mark to compare it with, in percent
 
 
 @dataclass(frozen=True, slots=True)

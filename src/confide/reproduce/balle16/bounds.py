@@ -111,7 +111,7 @@ def excess_risk_lsl(users: int, world: str, ridge: float, runs: int = 200) -> fl
     In the world "chain" everybody who visits a state visits all after it; in the world "apart" everybody visits one.
     """
     N, rng, beta = chain.STATES, np.random.default_rng(4), main_text(0.1, 0.1, chain.STATES)[1]
-    model = LSL(states=N, ridge=ridge)
+    model = LSL(states=N, ridge=ridge, return_bound=1.0)
     apart = rng.multinomial(users, np.full(N, 1 / N), size=runs).astype(float)
     counts = _chain_counts(users, N, runs, rng) if world == "chain" else apart
     risks = [(ridge * N / 2 + n.sum()) / users * model.smooth_sensitivity(n, users, beta, printed=True) ** 2 for n in counts]
@@ -139,7 +139,11 @@ def searched(kind: str, rounds: int, *, seed: int = 0) -> tuple[float, float]:
         phi = features if i % 2 else None
         norm = 1.0 if phi is None else float(np.linalg.norm(phi, 2))
         m, ridge = int(rng.integers(1, 9)), float(norm**2 * rng.choice([1.001, 3.0, 100.0]))
-        model = LSW(states=4, features=phi) if kind == "w" else LSL(states=4, features=phi, ridge=ridge)
+        model = (
+            LSW(states=4, features=phi, return_bound=1.0)
+            if kind == "w"
+            else LSL(states=4, features=phi, ridge=ridge, return_bound=1.0)
+        )
         pair = neighbours(rng, 4, m, 1.0)
         bounds = [model.smooth_sensitivity(counts, m, beta, printed=True) for counts, _ in pair]
         gap = float(np.linalg.norm(model.solve(*pair[0]) - model.solve(*pair[1])))

@@ -76,19 +76,21 @@ def rmse(values: Array) -> float:
 
 
 def lsw(group: int = 1) -> LSW:
-    return LSW(states=STATES, discount=DISCOUNT, features=features(group))
+    return LSW(states=STATES, discount=DISCOUNT, features=features(group), return_bound=1.0)
 
 
 def lsl(ridge: float, group: int = 1) -> LSL:
-    return LSL(states=STATES, discount=DISCOUNT, features=features(group), ridge=ridge)
+    return LSL(states=STATES, discount=DISCOUNT, features=features(group), ridge=ridge, return_bound=1.0)
 
 
 def dp_lsw(calibration: str, group: int = 1) -> DPLSW:
-    return DPLSW(states=STATES, discount=DISCOUNT, features=features(group), calibration=calibration)
+    return DPLSW(states=STATES, discount=DISCOUNT, features=features(group), calibration=calibration, return_bound=1.0)
 
 
 def dp_lsl(ridge: float, calibration: str, group: int = 1) -> DPLSL:
-    return DPLSL(states=STATES, discount=DISCOUNT, features=features(group), calibration=calibration, ridge=ridge)
+    return DPLSL(
+        states=STATES, discount=DISCOUNT, features=features(group), calibration=calibration, ridge=ridge, return_bound=1.0
+    )
 
 
 def released(estimator: Any, log: ChainLog, rng: np.random.Generator, privacy: CentralDP = PROMISE) -> Array:

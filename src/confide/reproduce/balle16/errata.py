@@ -232,13 +232,15 @@ def ridge_condition() -> Erratum:
     rng, closest, held = np.random.default_rng(1), 0.0, True
     for _ in range(1000):
         m, ridge = int(rng.integers(1, 6)), float(10 ** rng.uniform(-3, 0))
-        model = LSL(states=4, ridge=ridge)
+        model = LSL(states=4, ridge=ridge, return_bound=1.0)
         pair = neighbours(rng, 4, m, 1.0)
         gap = float(np.linalg.norm(model.solve(*pair[0]) - model.solve(*pair[1])))
         limit = min(model.smooth_sensitivity(counts, m, 0.05, printed=False) for counts, _ in pair)
         held, closest = held and gap <= limit, max(closest, gap / limit)
     few = np.array([3.0, 1.0, 0.0, 2.0])
-    printed, ours = (LSL(states=4, ridge=1.01).smooth_sensitivity(few, 3, 0.05, printed=which) for which in (True, False))
+    printed, ours = (
+        LSL(states=4, ridge=1.01, return_bound=1.0).smooth_sensitivity(few, 3, 0.05, printed=which) for which in (True, False)
+    )
     return Erratum(
         9,
         "Lemma 7, Cor. 8, Alg. 2",
@@ -256,7 +258,7 @@ def ridge_condition() -> Erratum:
 def large_delta() -> Erratum:
     users, runs = 10_000, 4
     estimators = {
-        "subsample": Subsample(states=chain.STATES, discount=chain.DISCOUNT),
+        "subsample": Subsample(states=chain.STATES, discount=chain.DISCOUNT, return_bound=1.0),
         "exact": chain.dp_lsw("tight"),
         "printed": chain.dp_lsw("paper"),
     }

@@ -138,7 +138,7 @@ def l1_sensitivity() -> Erratum:
 
 
 def _pure_epsilon(d: int) -> float:
-    loss = printed(JointDP(1.0), Setting(100_000, 5, d)).loss
+    loss = printed(JointDP(1.0, delta=0.0), Setting(100_000, 5, d)).loss
     assert isinstance(loss, PureDP)
     return loss.epsilon
 

@@ -112,12 +112,12 @@ def without_batches() -> Erratum:
 
 
 def pure_batches() -> Erratum:
-    pure = JointDP(1e-3)
+    pure = JointDP(1e-3, delta=0.0)
     in_d = exponent(lambda d: best_batches(pure, _LARGE, 5, int(d)), 1e5)
     in_K = exponent(lambda K: best_batches(pure, K, 5, 5), _LARGE)
     in_H = exponent(lambda H: best_batches(pure, _LARGE, int(H), 5), 1e5)
     approximate = printed_linear(JointDP(1.0, 1e-5), LinearSetting(10**9, 5, 5)).batches
-    exact = printed_linear(JointDP(1.0), LinearSetting(10**9, 5, 5)).batches
+    exact = printed_linear(JointDP(1.0, delta=0.0), LinearSetting(10**9, 5, 5)).batches
     return Erratum(
         18,
         "E.3",

@@ -62,7 +62,7 @@ class Found:
 
 
 def rows(quick: bool) -> tuple[Row, ...]:
-    joint, local, pure = JointDP(0.8, DELTA), LocalDP(0.8, DELTA), JointDP(0.8)
+    joint, local, pure = JointDP(0.8, DELTA), LocalDP(0.8, DELTA), JointDP(0.8, delta=0.0)
     users = (1_000, 10_000) if quick else (1_000, 10_000, 100_000, 1_000_000)
     many = (100_000, 1_000_000) if quick else (10_000, 100_000, 1_000_000, 10_000_000)
     epsilons = (0.8, 0.4) if quick else (0.8, 0.4, 0.2, 0.1)
