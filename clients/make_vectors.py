@@ -71,7 +71,7 @@ def _added(distribution: str, scale: float, step: float = GRID) -> dict:
     return {"distribution": distribution, "scale": scale, "step": step}
 
 
-def _codebook(epsilon: float, nearest: int, radius: float = 1.5) -> dict:
+def _codebook(epsilon: float, nearest: int, radius: float = 8.0) -> dict:
     return {"distribution": "codebook", "radius": radius, "epsilon": epsilon, "nearest": nearest, "vectors": 1024}
 
 
@@ -100,13 +100,13 @@ CASES = {  # channel, statistic, episode
 
 
 def _message(name: str, channel: dict, statistic: dict, episode: dict) -> dict:
-    stream, generation = Stream(name), len(name)
+    stream, generation, answered = Stream(name), len(name), hashlib.sha256(name.encode()).hexdigest()
     steps = contribution(statistic, channel, tuple(episode.values()))
     mechanism = mechanism_of(channel, statistic, math.inf, 0.0)  # these channels are of no run
-    sent = message(channel, mechanism, steps, generation, ExactSource(stream.take))
+    sent = message(channel, mechanism, steps, generation, answered, ExactSource(stream.take))
     if channel["noise"]["distribution"] == "codebook":
         _check_stable(channel, steps * channel["grid"], sent[14:30])
-    given = {"channel": channel, "statistic": statistic, "episode": episode, "generation": generation}
+    given = {"channel": channel, "statistic": statistic, "episode": episode, "generation": generation, "round": answered}
     return {
         "name": name,
         **given,
@@ -171,8 +171,9 @@ def vectors() -> dict:
             {
                 "subject": subject,
                 "generation": g,
+                "round": hashlib.sha256(subject.encode()).hexdigest(),
                 "episode": episode,
-                "body": joint_body(g, subject, tuple(episode.values())).decode(),
+                "body": joint_body(g, subject, tuple(episode.values()), hashlib.sha256(subject.encode()).hexdigest()).decode(),
             }
             for subject, g, episode in bodies
         ],

@@ -73,15 +73,25 @@ def test_vectors(page):
     """The same bytes as in Python and Node, from the same entropy."""
     vectors = json.loads((CLIENTS / "vectors.json").read_text())["messages"]
     script = f"""vectors => {{ {FROM_BASE64}
-        return vectors.map(({{channel, statistic, episode, generation, entropy}}) => {{
+        return vectors.map(({{channel, statistic, episode, generation, round, entropy}}) => {{
             const stream = bytes(entropy);
             let used = 0;
             const take = size => stream.slice(used, used += size);
-            const made = confide.message(channel, confide.contribution(statistic, channel, episode), generation, take);
+            const made = confide.message(channel, confide.contribution(statistic, channel, episode), {{generation, round}}, take);
             return btoa(String.fromCharCode(...made));
         }});
     }}"""
     assert page.evaluate(script, vectors) == [vector["message"] for vector in vectors]
+
+
+def test_hostile_rounds(page, npx, tmp_path):
+    """Each is refused, or what would be sent is within its bound, as in Python and Node."""
+    options = ("--bundle", "--format=iife", "--global-name=hostile", "--log-level=error")
+    npx("esbuild", "test/hostile.ts", *options, f"--outfile={tmp_path}/hostile.js")
+    page.add_script_tag(path=tmp_path / "hostile.js")
+    cases = json.loads((CLIENTS / "hostile.json").read_text())
+    outcomes = page.evaluate("cases => cases.rounds.map(({text}) => hostile.outcomeOfText(text, cases))", cases)
+    assert outcomes == ["refused" if case["refused"] else "sent" for case in cases["rounds"]]
 
 
 @pytest.mark.parametrize(("epsilon", "distribution"), [(4.0, "codebook"), (60.0, "gaussian")])
@@ -91,16 +101,17 @@ def test_a_thousand_messages_are_absorbed(page, epsilon, distribution):
     learner = made_learner(spec(trust="local", noise="secure", epsilon=epsilon, users=1_000, every=1_000))
     channel, statistic = plain_channel(learner.channel()), learner.current_round().statistic.plain()
     assert channel["noise"]["distribution"] == distribution
+    answered = {"generation": 0, "round": learner.current_round().digest.hex()}
     played = WORLD.sample(learner.current_round().policies[0], 1, np.random.default_rng(0))
     episode = {name: getattr(played, name)[0].tolist() for name in ("states", "actions", "rewards")}
-    script = """([channel, statistic, episode, epsilon]) => {
+    script = """([channel, statistic, episode, answered, epsilon]) => {
         const entropy = size => crypto.getRandomValues(new Uint8Array(size));
         return Array.from({length: 1000}, () => {
-            const made = confide.messageOf(channel, statistic, episode, 0, {epsilon, delta: 1e-5}, entropy);
+            const made = confide.messageOf(channel, statistic, episode, answered, {epsilon, delta: 1e-5}, entropy);
             return btoa(String.fromCharCode(...made));
         });
     }"""
-    made = [base64.b64decode(each) for each in page.evaluate(script, [channel, statistic, episode, epsilon])]
+    made = [base64.b64decode(each) for each in page.evaluate(script, [channel, statistic, episode, answered, epsilon])]
     assert len(set(made)) == 1_000
     noisy = np.array([learner.channel().decode(Message.from_bytes(each)) for each in made])
     for each in made:

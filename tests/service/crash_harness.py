@@ -38,10 +38,10 @@ class Watched(Service):
 class AnswersBeforeCommit(Watched):
     """A broken twin: it tells people that they are counted before they are."""
 
-    def _commit(self, run, tickets):
+    def _commit(self, run, tickets, reports):
         for report, reply in tickets:
             reply(type("Early", (), {"outcome": "counted", "run": report.run})())
-        return super()._commit(run, tickets)
+        return super()._commit(run, tickets, reports)
 
     def _answer(self, answered):
         pass
@@ -61,7 +61,7 @@ class ShowsBeforeCommit(Watched):
         self.marks.write(run.name, release.generation, release.digest)
         self._fault("marked")
         self._show(run, release)
-        self._plan(run)
+        self._live.prepare(run.name, self.key, run)
 
 
 class Crashes:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import secrets
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from confide.policy import TabularPolicy
 from confide.problems import lock
 from confide.service.access import new_api_key
 from confide.service.admission import Report
-from confide.service.client import Accepts, Device, Response
+from confide.service.client import Accepts, Device
 from confide.service.http import app
 from confide.service.spec import Batching, RunSpec
+from confide.service.transport import Response
 
 WORLD = lock(0)
 URL = "http://service"
@@ -52,7 +54,9 @@ class Bench:
         self.rng = np.random.default_rng(0)
 
     def create(self, *given, **more):
-        return self.service.create(spec(*given, **more))
+        made = spec(*given, **more)
+        self.service.create(made)
+        return self.service.runs[made.name]
 
     def report(self, subject, run="demo", *, nonce=None, generation=None, content=None):
         live = self.service.runs[run]
@@ -113,9 +117,18 @@ class Http:
         return {} if role is None else {"Authorization": f"Bearer {self.keys[role]}"}
 
     def settle(self, run="demo"):
-        """Wait until the writer has done all that came before, closing included: its answer to a report of the future comes after it."""
+        """Wait until the writer has done all that came before, closing and planning included.
+
+        The writer answers a report of the future after all earlier ones. It answers 503 while the round
+        after a release is planned.
+        """
         body = {"subject": "nobody", "generation": 10**9, "trajectory": {}, "message": ""}
-        answer = self.post(f"/v1/runs/{run}/reports", "device", json=body, headers={"Idempotency-Key": "0" * 16})
+        deadline = time.monotonic() + 20
+        while True:
+            answer = self.post(f"/v1/runs/{run}/reports", "device", json=body, headers={"Idempotency-Key": "0" * 16})
+            if answer.status_code != 503 or time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
         assert answer.status_code in (400, 410)
 
     def close(self):

@@ -1,24 +1,40 @@
 """A user's side: it believes signatures and nothing else, and sends one report."""
 
 import base64
+import contextlib
+import http.server
 import json
+import os
+import pickle
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from service_bench import URL, WORLD, device, play, serving, spec, through
 
-from confide.errors import InvalidParameter, PromiseBroken, SignatureError, StaleMessage, StateError
+from confide.errors import (
+    AnotherRound,
+    InvalidDocument,
+    InvalidParameter,
+    PrivacyError,
+    PromiseBroken,
+    SignatureError,
+    StaleMessage,
+    StateError,
+)
 from confide.mechanisms.sources import noise_source
 from confide.policy import ContextPolicy, LinearPolicy, RandomPolicy, StochasticPolicy, TabularPolicy
 from confide.privatizers import Message
 from confide.service import client
-from confide.service.client import Accepts, ServiceRefused, act
+from confide.service.client import Accepts, Device, act
 from confide.service.crowd import Crowd
 from confide.service.episodes import contribution, message_bytes, sensitivity
 from confide.service.round_document import plain_channel, plain_policy
+from confide.service.transport import ServiceRefused, over_http
 from confide.trajectory import collect
 
 
@@ -79,6 +95,114 @@ def test_a_device_that_restarts_sends_the_same_bytes(folder, tmp_path, monkeypat
         assert again.round.policy == one.round.policy  # drawn once
         with pytest.raises(StateError, match="another run"):
             device(http, "ann", run="other", store=tmp_path / "device")
+
+
+def test_devices_that_share_a_store_send_one_message(folder, tmp_path):
+    """Eight of them are made before the first report, and report at once, each in a thread of its own."""
+    posts = []
+    with serving(folder, spec(trust="local")) as http:
+
+        def watching(method, url, headers, body):
+            if method == "POST":
+                posts.append((headers["Idempotency-Key"], body))
+            return through(http)(method, url, headers, body)
+
+        devices = [device(http, "ann", trust="local", store=tmp_path / "device", send=watching) for _ in range(8)]
+        for one in devices:
+            one.join()
+        assert len({json.dumps(one.round.policy) for one in devices}) == 1
+        episodes = [play(one, np.random.default_rng(number)) for number, one in enumerate(devices)]
+        outcomes = []
+
+        def report(number):
+            outcomes.append(devices[number].report(*episodes[number]))
+
+        threads = [threading.Thread(target=report, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert set(outcomes) <= {"counted", "same"} and len(outcomes) == 8
+        assert len(set(posts)) == 1
+        assert http.service.store.participants("demo") == {0: 1}
+
+
+@pytest.mark.process
+def test_processes_that_share_a_store_send_one_message(folder, tmp_path):
+    """Both have a device before either reports; what they would send is in files."""
+    with serving(folder, spec(trust="local")) as http:
+
+        def written(method, url, headers, body):
+            if method == "POST":
+                (tmp_path / f"sent {os.getpid()}").write_bytes(headers["Idempotency-Key"].encode() + body)
+                return client.Response(201, {}, b'{"outcome": "counted"}')
+            return through(http)(method, url, headers, body)
+
+        devices = [device(http, "ann", trust="local", store=tmp_path / "device", send=written) for _ in range(2)]
+        for one in devices:
+            one.join()
+        episodes = [play(one, np.random.default_rng(number)) for number, one in enumerate(devices)]
+        children = []
+        for one, episode in zip(devices, episodes, strict=True):
+            child = os.fork()
+            if child == 0:
+                try:
+                    one.report(*episode)
+                finally:
+                    os._exit(0)
+            children.append(child)
+        for child in children:
+            os.waitpid(child, 0)
+        sent = [path.read_bytes() for path in tmp_path.glob("sent *")]
+        assert sent and len(set(sent)) == 1
+
+
+def test_a_store_belongs_to_one_person(folder, tmp_path):
+    """Otherwise the second person is told that their report was sent, and never sends one."""
+    store = tmp_path / "device"
+    with serving(folder, spec()) as http:
+        early = device(http, "bob", store=store)
+        ann = device(http, "ann", store=store)
+        ann.join()
+        assert b"ann" not in store.read_bytes()
+        assert ann.report(*play(ann, np.random.default_rng(0))) == "counted"
+        with pytest.raises(StateError, match="the store is of another person"):
+            device(http, "bob", store=store)
+        with pytest.raises(StateError, match="the store is of another person"):
+            early.join()
+        again = device(http, "ann", store=store)
+        again.join()
+        assert again.report(*play(again, np.random.default_rng(1))) == "same"
+
+
+@pytest.mark.parametrize("person", ["ann", 5, None, "\u00e9"])
+def test_a_store_without_its_person_is_damaged_or_of_another_one(tmp_path, person):
+    store = tmp_path / "device"
+    store.write_text(json.dumps({"which": 1, "salt": "00", "person": person}))
+    with pytest.raises(StateError, match="the store is"):
+        Device("http://service", "demo", subject="ann", api_key="key", accepts=Accepts(1.0), store=store)
+
+
+@pytest.mark.process
+def test_a_device_without_a_store_refuses_after_a_fork(folder):
+    """Both copies would noise the same data, and neither could know of the other."""
+    with serving(folder, spec(trust="local")) as http:
+        one = device(http, "ann", trust="local")
+        one.join()
+        episode = play(one, np.random.default_rng(0))
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                one.report(*episode)
+            except PrivacyError as error:
+                status = 17 if "copied by a fork" in str(error) else 1
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
+        assert one.report(*episode) == "counted"
+        with pytest.raises(PrivacyError, match="cannot be copied"):
+            pickle.dumps(one)
 
 
 @pytest.mark.parametrize("trust", ["joint", "local"])
@@ -195,6 +319,24 @@ def test_a_byte_that_is_changed_on_the_way_is_found(folder, path):
             device(http, "ann", send=changed(http, path, change)).join()
 
 
+@pytest.mark.parametrize("trust", ["joint", "local"])
+def test_a_report_that_answers_another_round_is_refused(folder, trust, tmp_path):
+    """As from a worker on another processor. It is not counted, and the device says why and sends nothing again."""
+    with serving(folder, spec(trust=trust)) as http:
+        one = device(http, "ann", trust=trust, store=tmp_path / "device")
+        one.join()
+        one.round = replace(one.round, document={**one.round.document, "round": "ab" * 32})
+        for _ in range(2):
+            with pytest.raises(AnotherRound, match="another round than the one that the report answers"):
+                one.report(*play(one, np.random.default_rng(0)))
+        assert "sent" not in json.loads((tmp_path / "device").read_text())
+        assert http.service.store.participants("demo") == {}
+        other = device(http, "bob", trust=trust)
+        other.join()
+        assert other.round.document["round"] == http.service.runs["demo"].learner.current_round().digest.hex()
+        assert other.report(*play(other, np.random.default_rng(0))) == "counted"
+
+
 def test_two_faces_of_a_release_and_old_ones_are_found(folder, tmp_path):
     """A device remembers the newest release; a service that went back, or signs two of them, is caught."""
     with serving(folder, spec(every=4)) as http:
@@ -286,19 +428,18 @@ def test_contributions_from_tables_are_those_of_the_learner(bench, agent, proble
         np.testing.assert_array_equal(contribution(document["statistic"], document["channel"], episode), expected)
 
 
-def test_a_statistic_that_makes_no_sense_contributes_zero():
+def test_a_statistic_that_makes_no_sense_is_refused():
     channel = {"size": 3, "grid": 0.5}
-    for statistic in ({"kind": "transitions", "steps": 1, "table": [[[[1, 2]]]]}, {"kind": "answers"}):
-        assert not contribution(statistic, channel, ([0, 0], [0], [1.0])).any()
-    with pytest.raises(InvalidParameter, match="LocalClient"):
-        contribution(None, channel, ([], [], []))
+    for statistic in ({"kind": "transitions", "steps": 1, "table": [[[[1, 2]]]]}, {"kind": "answers"}, None):
+        with pytest.raises(InvalidDocument):
+            contribution(statistic, channel, ([0, 0], [0], [1.0]))
 
 
 def test_messages_have_the_bytes_of_the_library(bench):
     run = bench.create(trust="local")
     channel = plain_channel(run.learner.channel())
-    made = Message(3, bytes(range(16)), bytes.fromhex(channel["id"]), np.array([17.0]), "index")
-    assert message_bytes(3, bytes(range(16)), bytes.fromhex(channel["id"]), "index", [17.0]) == made.to_bytes()
+    made = Message(3, bytes(range(16)), bytes.fromhex(channel["id"]), np.array([17.0]), "index", bytes(range(32)))
+    assert message_bytes(3, bytes(range(32)), bytes(range(16)), bytes.fromhex(channel["id"]), "index", [17.0]) == made.to_bytes()
 
 
 def test_a_server_cannot_raise_the_epsilon_of_a_message(folder):
@@ -353,6 +494,18 @@ def test_plain_policies_act_as_those_of_the_library(policy, state):
     else:
         expected = policy.act(0, np.array(state) if isinstance(state, list) else state, np.random.default_rng())
     np.testing.assert_array_equal(act(plain, 0, state), expected)
+
+
+@pytest.mark.parametrize(("step", "state"), [(0, -1), (-1, 0), (0, 2), (1, 0), (0, True), (0, 2**63), (0, None)])
+@pytest.mark.parametrize("policy", [TabularPolicy(np.array([[1, 0]]), 2), StochasticPolicy(np.full((1, 2, 2), 0.5))])
+def test_a_step_or_a_state_that_does_not_exist_has_no_action(policy, step, state):
+    """Python counts negative indices from the end, so a state of -1 got the action of the last state."""
+    with pytest.raises(InvalidParameter, match="must be"):
+        act(plain_policy(policy), step, state)
+    with pytest.raises(InvalidParameter, match="must be"):
+        policy.act(step, state, np.random.default_rng())
+    with pytest.raises(InvalidParameter, match="step must be at least 0"):
+        act(plain_policy(LinearPolicy(np.array([[[2.0, 1.0]]]))), -1, [1.0, 3.0])
 
 
 def test_random_and_unknown_policies():
@@ -412,3 +565,29 @@ def test_a_service_that_is_away_has_not_answered(folder):
 
     with serving(folder, spec(every=2)) as http, pytest.raises(ServiceRefused, match="cannot be reached: ConnectionRefusedError"):
         device(http, "ann", send=away).join()
+
+
+def test_an_answer_that_never_ends_is_given_up():
+    """A server sends one byte after the other, each of them within the timeout of a single read."""
+
+    class Drip(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                for _ in range(200):
+                    self.wfile.write(b" ")
+                    self.wfile.flush()
+                    time.sleep(0.05)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Drip)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with pytest.raises(TimeoutError, match="took too long"):
+            over_http(timeout=0.3)("GET", f"http://127.0.0.1:{server.server_port}/", {}, None)
+    finally:
+        server.shutdown()
+        server.server_close()

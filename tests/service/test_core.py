@@ -1,5 +1,6 @@
 """Reports in, releases out: who is counted, once, and what is on the disk before anybody is told."""
 
+import json
 import math
 import shutil
 from statistics import NormalDist
@@ -14,7 +15,7 @@ from confide.audit.verify import verify
 from confide.errors import InvalidParameter, PrivacyError, StateError, StoreError
 from confide.mechanisms.sources import noise_source
 from confide.privacy.certificate import Certificate
-from confide.service import core, live
+from confide.service import core, live, live_runs
 from confide.service.folder import ServiceFolder
 from confide.service.spec import Batching
 from confide.trajectory import collect
@@ -171,8 +172,9 @@ def test_a_backup_that_is_put_back_is_refused(bench, tmp_path):
     bench.stop()
     now = bench.folder.database.read_bytes()
     shutil.copy(tmp_path / "backup", bench.folder.database)
-    with pytest.raises(StateError, match="release 1 was already shown: a backup was put back"):
-        bench.folder.open()
+    old = bench.folder.open()
+    assert not old.ready and "release 1 was already shown: a backup was put back" in old.not_ready["demo"]
+    old.stop()
     assert still_open(bench.folder.database) == []
     bench.folder.let_go()
     bench.folder.database.write_bytes(now)
@@ -210,10 +212,11 @@ def test_a_run_without_its_mark_is_not_served_until_somebody_says_so(bench):
     bench.send(*(bench.report(f"person {i}") for i in range(4)))
     bench.stop()
     shutil.rmtree(bench.folder.marks.folder)
-    with pytest.raises(StateError, match="give --marks as before"):
-        bench.folder.open()
+    unmarked = bench.folder.open()
+    assert not unmarked.ready and "give --marks as before" in unmarked.not_ready["demo"]
     with pytest.raises(StateError, match="another process"):
         type(bench.folder)(bench.folder.folder).mark()
+    unmarked.stop()
     bench.folder.let_go()
     assert bench.folder.mark() == ["demo"] and bench.folder.mark() == []
     other = Bench(bench.folder)
@@ -237,7 +240,8 @@ def test_a_run_that_was_served_from_a_lost_database_is_not_served_again(bench):
 
 def test_a_manifest_is_never_changed(bench):
     run = bench.create()
-    assert bench.create() is run
+    bench.service.create(spec())
+    assert bench.service.runs["demo"] is run
     with pytest.raises(InvalidParameter, match="other settings"):
         bench.create(users=61)
     with pytest.raises(InvalidParameter, match="other settings"):
@@ -274,6 +278,18 @@ def test_a_person_has_one_budget_over_all_runs(bench):
     assert [bench.send(bench.report("ann", name))[0] for name in runs] == ["counted"] * 4 + ["over-budget"]
     assert bench.send(bench.report("bob", runs[4])) == ["counted"]
     assert bench.service.runs[runs[4]].users == 1
+
+
+def test_an_account_measures_all_runs_under_one_relation(bench):
+    """To replace a report is to remove it and to add another: under `replace`, a run under `null` costs twice its mu."""
+    mu = confide.privacy.accounting.gaussian_mu(1.0, 1e-5)
+    most = confide.privacy.accounting.gaussian_epsilon(2 * mu, 1e-5)
+    first = bench.create("first", person_epsilon=most, person_delta=1e-5, relation="null")
+    second = bench.create("second")
+    assert [first.cost(1) / mu**2, second.cost(1) / mu**2] == pytest.approx([4, 1])
+    assert bench.send(bench.report("ann", "first")) == ["counted"]
+    assert bench.send(bench.report("ann", "second")) == ["over-budget"]
+    assert json.loads(first.manifest.body)["person"] == {"epsilon": most, "delta": 1e-5, "relation": "replace"}
 
 
 def test_a_budget_over_all_runs_is_kept_by_those_that_promise_none(bench):
@@ -355,6 +371,34 @@ def test_who_took_part_cannot_be_asked_with_reports_that_are_not_counted(timed):
     assert {timed.send(timed.report(name))[0] for name in people} == {"not-enrolled"}
 
 
+@pytest.mark.parametrize("rule", ["count", "deadline"])
+def test_what_is_no_message_is_refused_before_the_service_looks_at_the_person(folder, rule):
+    """Ann has reported, Bob is enrolled and has not, and Zoe is unknown. With nonsense nobody finds out who is who."""
+    bench = Bench(folder, clock=Clock())
+    bench.create(trust="local", users=12, batch=DEADLINE if rule == "deadline" else None)
+    if rule == "deadline":
+        bench.service.enrol("demo", ["ann", "bob"], 0, "test")
+    message = bench.content()
+    assert bench.send(bench.report("ann", content=message)) == ["counted"]
+    other_release = message[:6] + bytes([9]) + message[7:]
+    not_a_number = message[:-8] + b"\xff" * 8
+    malformed = (
+        b"",
+        b"nonsense",
+        message[:-1],
+        message + b"x",
+        other_release,
+        not_a_number,
+        message[:20] + bytes(len(message) - 20),
+    )
+    for content in malformed:
+        answers = [bench.send(bench.report(name, content=content)) for name in ("ann", "bob", "zoe")]
+        assert answers == [["invalid"]] * 3, content
+    bench.service.set_status("demo", "paused", "test")
+    assert bench.send(bench.report("ann", content=b"nonsense"), bench.report("ann")) == ["invalid", "paused"]
+    bench.stop()
+
+
 def test_nobody_comes_in_after_a_deadline_that_could_not_be_kept(timed, monkeypatch):
     """The disk was full at the deadline: those who come then are asked to come again, and are late."""
     ann, bob = timed.report("ann"), timed.report("bob")
@@ -369,7 +413,7 @@ def test_nobody_comes_in_after_a_deadline_that_could_not_be_kept(timed, monkeypa
 
 def test_a_deadline_that_could_not_be_kept_is_kept_later_though_nobody_reports(timed, monkeypatch):
     """Behind a proxy that asks /ready nobody can report to a service that is not ready. Meanwhile the writer waits, and does not spin."""
-    monkeypatch.setattr(core, "AGAIN", 0.0)
+    monkeypatch.setattr(live_runs, "AGAIN", 0.0)
     monkeypatch.setattr(core, "LOOK", 0.0)
     timed.clock.now = 1100.0
     with monkeypatch.context() as patch:
@@ -411,6 +455,42 @@ def test_places_of_a_batch_are_limited_when_people_are_enrolled(timed):
     timed.service.create(spec("other"))
     with pytest.raises(InvalidParameter, match="rule deadline"):
         timed.service.enrol("other", ["g"], 0, "test")
+
+
+@pytest.fixture
+def changing(folder, seeded):  # noqa: ARG001
+    """A run with deadlines whose batches change size from release to release."""
+    made = Bench(folder, clock=Clock())
+    batch = Batching(rule="deadline", every=100.0, start=1000.0)
+    made.create(agent="questions-vi", epsilon=4.0, delta=0.0, users=200, batch=batch)
+    yield made
+    made.stop()
+
+
+def test_nobody_is_enrolled_into_a_batch_whose_size_is_not_decided(changing):
+    """More people than the batch has in the end would have made a sum that no release was made for."""
+    run = changing.service.runs["demo"]
+    with pytest.raises(InvalidParameter, match="the size of batch 1 is decided by release 1"):
+        changing.service.enrol("demo", ["ann"], 1, "test")
+    with pytest.raises(InvalidParameter, match=f"{run.size} places"):
+        changing.service.enrol("demo", [f"person {i}" for i in range(run.size + 1)], 0, "test")
+    assert changing.service.enrol("demo", [f"person {i}" for i in range(run.size)], 0, "test") == run.size
+    changing.service._clock.now = 1100.0
+    changing.service.handle([])
+    assert changing.service.enrol("demo", ["ann"], 1, "test") == 1
+    assert [row.action for row in changing.service.store.audit_rows()] == ["init", "create", "enrol", "enrol"]
+
+
+@pytest.mark.parametrize("steps", [-(2**60), 2**60])
+def test_a_deadline_is_kept_whatever_the_sum_is(changing, steps):
+    run = changing.service.runs["demo"]
+    people = [f"person {i}" for i in range(run.size)]
+    changing.service.enrol("demo", people, 0, "test")
+    run.contribution = lambda episodes: np.full(run.coordinates, steps // len(episodes))
+    assert changing.send(*(changing.report(name) for name in people)) == ["counted"] * run.size
+    changing.service._clock.now = 1100.0
+    changing.service.handle([])
+    assert changing.service.runs["demo"].generation == 1 and changing.service.ready
 
 
 # operators
@@ -467,16 +547,19 @@ def test_nothing_of_a_report_is_written_anywhere(bench, caplog):
 
 
 @ON_SQLITE
-def test_old_versions_of_the_sum_are_gone_after_a_close(bench):
+def test_exact_sums_are_never_in_the_files_and_old_records_are_gone_after_a_close(bench):
     run = bench.create(every=4)
-    kept = []
+    store = bench.service.store
+    sums, records = [], []
+    written = lambda: b"".join(path.read_bytes() for path in bench.folder.folder.glob("service.sqlite*"))  # noqa: E731
     for i in range(3):
         bench.send(bench.report(f"person {i}"))
-        kept.append(bench.service.store.open_sum("demo").total)
-    written = lambda: b"".join(path.read_bytes() for path in bench.folder.folder.glob("service.sqlite*"))  # noqa: E731
-    assert all(total in written() for total in kept[1:])
+        sums.append(store.open_sum("demo").total)
+        records.append(store._read("SELECT total FROM open_sum")[0][0])
+        assert not any(total in written() for total in sums)
+    assert all(record in written() for record in records)
     bench.send(bench.report("last"))
-    assert run.generation == 1 and not any(total in written() for total in kept)
+    assert run.generation == 1 and not any(record in written() for record in records)
 
 
 def pages(store, more):

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import logging
 
 import httpx
@@ -12,6 +13,7 @@ from service_bench import URL, serving, spec
 
 from confide.service.documents import Statement, check_signature, digest
 from confide.service.http import Limits
+from confide.service.live_runs import Failure
 from confide.service.spec import Batching
 
 RUN = "/v1/runs/demo"
@@ -118,6 +120,33 @@ def test_who_may_do_what(http):
             assert answer.status_code < 500
 
 
+@pytest.mark.parametrize("role", ["device", "operator", "admin", "auditor"])
+def test_a_key_of_one_run_is_for_that_run_alone(http, role):
+    scope = {"role": role, "run": "demo", "expires": "30d"}
+    key = http.post("/v1/keys", "admin", json=scope).json()["key"]
+    headers = {"Authorization": f"Bearer {key}", "Idempotency-Key": f"scoped to one run {role}"}
+
+    def status(method, path, **more):
+        return http.request(method, path, headers=headers, **more).status_code
+
+    body = {"subject": f"scoped {role}", "generation": 0, "trajectory": {}}
+    assert (status("POST", f"{RUN}/reports", json=body) == 201) == (role in ("device", "admin"))
+    assert (status("GET", f"{RUN}/status") == 200) == (role in ("operator", "admin"))
+    assert status("POST", "/v1/runs/local/reports", json=body) == 403
+    assert status("POST", "/v1/runs/none/reports", json=body) == 403
+    assert status("GET", "/v1/runs/local/status") == 403
+    assert status("GET", "/v1/audit") == 403
+    for path in ("/v1/runs", "/v1/keys", "/v1/signing-keys"):
+        assert status("POST", path, json={"role": "admin"}) == 403
+    assert status("DELETE", f"/v1/keys/{key.split('_')[1]}") == 403
+    assert "run demo" in http.get("/v1/audit", "auditor").json()["rows"][-1]["detail"]
+
+
+def test_keys_with_a_scope_that_cannot_be_are_refused(http):
+    for wrong in ({"run": "none"}, {"run": 5}, {"expires": "soon"}, {"expires": 5}, {"expires": "1999-01-01"}):
+        problem(http.post("/v1/keys", "admin", json={"role": "device"} | wrong), 400, "invalid")
+
+
 def test_an_administrator_makes_runs_and_keys(folder):
     with serving(folder, spec()) as http:
         made = http.post("/v1/keys", "admin", json={"role": "device", "label": "new phones"}).json()["key"]
@@ -180,7 +209,7 @@ def test_readiness_follows_the_writer(folder):
     with serving(folder, spec()) as http:
         assert http.get("/health").json() == {"alive": True}
         assert http.get("/ready").status_code == 200
-        http.service._failed.add("demo")
+        http.service._live.failures["demo"] = Failure("a test")
         answer = http.get("/ready")
         assert answer.status_code == 503 and answer.headers["retry-after"] == "1"
         assert report(http).status_code == 201  # it reads the store again, and goes on
@@ -221,6 +250,44 @@ def test_numbers_of_thousands_of_digits_are_no_error_of_the_server(http):
     problem(http.post(f"{RUN}/reports", "device", content=b"{}", headers=headers), 413, "too-large")
     body = f'{{"subject": "ann", "generation": {digits}, "trajectory": {{}}}}'
     problem(http.post(f"{RUN}/reports", "device", content=body, headers={"Idempotency-Key": "n" * 16}), 400, "invalid")
+
+
+HOSTILE_RUNS = ("problem = ['lock']", "[options]\nnoise = 1", "[options]\nepisodes = 1", "seed = " + "[" * 5000)
+
+
+@pytest.mark.parametrize("line", HOSTILE_RUNS, ids=lambda line: line[:20])
+def test_a_hostile_run_is_refused(http, line):
+    problem_line = "" if line.startswith("problem") else 'problem = "lock"\n'
+    written = f'name = "hostile"\nagent = "likelihood-vi"\n{problem_line}epsilon = 1.0\ndelta = 1e-6\nusers = 60\n{line}'
+    problem(http.post("/v1/runs", "admin", content=written), 400, "invalid")
+
+
+def test_numbers_that_json_cannot_hold_are_refused_in_a_run(http):
+    written = 'name = "hostile"\nagent = "likelihood-vi"\nproblem = "lock"\ndelta = 1e-6\nusers = 60\n'
+    problem(http.post("/v1/runs", "admin", content=f"{written}epsilon = {2**63 - 1}"), 400, "invalid")
+
+
+def test_a_key_cannot_expire_after_the_last_year(http):
+    given = {"role": "device", "expires": "9999-12-31T23:59:59-23:59"}
+    problem(http.post("/v1/keys", "admin", json=given), 400, "invalid")
+
+
+HUGE = 10**400
+ODD_PLACES = ((0, [HUGE]), (0, HUGE), (0, 2**63), (2**63, 0), (0, -1), (-1, 0), (0, True), (0, None), (0, {}), (0, [[[0]]]))
+
+
+@pytest.mark.parametrize(("step", "state"), ODD_PLACES, ids=lambda value: str(value)[:20])
+def test_there_is_an_action_for_steps_and_states_alone(http, step, state):
+    http.settle()
+    body = {"subject": "ann", "step": step, "state": state}
+    problem(http.post(f"{RUN}/act", "device", json=body), 400, "invalid")
+
+
+def test_an_action_that_is_not_finite_is_no_error_of_the_server(folder):
+    with serving(folder, spec("pendulum", agent="thompson-lq", problem="oscillator", users=60)) as http:
+        for state in ([HUGE, 0], [float("nan"), 0.0]):
+            body = json.dumps({"subject": "ann", "step": 0, "state": state}).encode()
+            problem(http.post("/v1/runs/pendulum/act", "device", content=body), 400, "invalid")
 
 
 def test_a_body_that_comes_slowly_is_given_up(folder):

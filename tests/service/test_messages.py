@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from service_bench import spec
 
-from confide.errors import InvalidParameter, PromiseBroken
+from confide.errors import InvalidDocument, PromiseBroken
 from confide.mechanisms.exact import ExactSource
 from confide.privatizers.message import Message
 from confide.service.episodes import contribution, sensitivity
@@ -31,7 +31,9 @@ def test_additive_noise_of_a_run(epsilon, delta, distribution):
     with pytest.raises(PromiseBroken):
         mechanism_of(channel, statistic, 0.8 * epsilon, delta)
     zero = np.zeros(channel["size"], dtype=np.int64)
-    sent = [message(channel, mechanism, zero, 0, ExactSource(np.random.default_rng(seed).bytes)) for seed in range(300)]
+    answered = learner.current_round().digest.hex()
+    streams = [ExactSource(np.random.default_rng(seed).bytes) for seed in range(300)]
+    sent = [message(channel, mechanism, zero, 0, answered, stream) for stream in streams]
     noise = np.array([Message.from_bytes(each).values for each in sent])
     assert np.std(noise) == pytest.approx(learner.channel().noise.std, rel=0.07)
     assert np.std(0.8 * noise) != pytest.approx(learner.channel().noise.std, rel=0.07)
@@ -59,9 +61,11 @@ def test_a_server_cannot_make_the_noise_worth_less(gaussian):
         mechanism_of(channel, larger, 60.0, 1e-5)
     with pytest.raises(PromiseBroken):
         mechanism_of(channel | {"noise": channel["noise"] | {"scale": channel["noise"]["scale"] / 2}}, statistic, 60.0, 1e-5)
-    with pytest.raises(InvalidParameter, match="lattice"):
+    with pytest.raises(InvalidDocument, match="lattice"):
         mechanism_of(channel | {"noise": channel["noise"] | {"step": 2 * channel["grid"]}}, statistic, 60.0, 1e-5)
-    with pytest.raises(InvalidParameter, match="no cube noise"):
+    with pytest.raises(InvalidDocument, match="lattice"):
+        mechanism_of(channel | {"noise": channel["noise"] | {"step": None}}, statistic, 60.0, 1e-5)
+    with pytest.raises(InvalidDocument, match="knows no noise"):
         mechanism_of(channel | {"noise": {"distribution": "cube"}}, statistic, 60.0, 1e-5)
 
 
@@ -72,9 +76,11 @@ def test_a_server_cannot_make_a_budget_buy_more():
     l2, l1 = sensitivity(statistic, 2.0**-24)
     assert (l2, l1) == (math.sqrt(2), 2 * math.sqrt(2))
     assert sensitivity(statistic, 2.0**-20) == (16 * l2, 16 * l1)
-    rng, channel = np.random.default_rng(0), {"size": 4, "grid": 2.0**-24}
+    noise = {"distribution": "gaussian", "scale": 20.0, "step": 2.0**-24}
+    channel = {"id": "00" * 8, "kind": "numbers", "size": 4, "grid": 2.0**-24, "source": "secure", "noise": noise}
+    rng = np.random.default_rng(0)
     made = [contribution(statistic, channel, (rng.integers(0, 2, 9).tolist(), [0] * 8, [])) * 2.0**-24 for _ in range(200)]
     assert 0.9 < max(np.linalg.norm(one - other) for one in made for other in made) <= l2
     for indptr in ([0, 0, 2, 4], [0, 2, 1], [-1, 2, 4], [0, 2, 5]):
-        with pytest.raises(InvalidParameter, match="places of their own"):
-            sensitivity(statistic | {"indptr": indptr}, 2.0**-24)
+        with pytest.raises(InvalidDocument):
+            mechanism_of(channel, statistic | {"indptr": indptr}, 1.0, 1e-5)

@@ -1,10 +1,14 @@
 """What operators see."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from prometheus_client import CollectorRegistry
+from service_bench import serving, spec
 
 from confide.service.access import new_api_key, revoke_api_key
+from confide.service.metrics import Collector
 from confide.service.operator_view import age, operator_view
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
@@ -16,6 +20,27 @@ NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 )
 def test_ages(seconds, said):
     assert age((NOW - timedelta(seconds=seconds)).isoformat(), NOW) == said
+
+
+@pytest.mark.parametrize("folder", ["postgres"], indirect=True)
+def test_counts_are_of_all_workers_and_the_page_recommends_what_works(folder):
+    with serving(folder, spec()) as one, serving(folder) as other:
+        for http, subject in ((one, "ann"), (other, "bob"), (other, "cem")):
+            body = {"subject": subject, "generation": 0, "trajectory": {}}
+            headers = {"Idempotency-Key": f"a random number {subject}"}
+            assert http.post("/v1/runs/demo/reports", "device", json=body, headers=headers).status_code == 201
+        for http in (one, other):
+            (run,) = operator_view(http.service, {}, datetime.now(UTC))["runs"]
+            assert (run["counted"], run["users"]) == (3, 3)
+            status = http.get("/v1/runs/demo/status", "operator").json()
+            assert (status["reports"], status["users"]) == (3, 3)
+            registry = CollectorRegistry()
+            registry.register(Collector(http.service, {}))
+            assert registry.get_sample_value("confide_open_users", {"run": "demo"}) == 3
+        form = re.search(r'name="token" value="([0-9a-f]{64})"', one.get("/operator").text).group(1)
+        one.post("/operator/login", data={"token": form, "key": one.keys["admin"]})
+        page = one.get("/operator").text
+        assert "pg_dump" in page and "confide service backup" not in page
 
 
 def test_keys_refusals_and_backups(bench):

@@ -187,4 +187,6 @@ def test_planted_people_are_found_nowhere(folder, trust, request, caplog):
             {"metrics": metrics(served), "public": public, "answers": told, "logs": logged, "audit": audit}, planted(sent), clean
         )
         search(kept(folder, postgres), planted(sent), clean)
-    assert [answer.status_code for answer in answers][1:4] == [409, 200, 400] and answers[-1].status_code == 410
+    # The third report names another release than before. A message of a local run then contradicts the report.
+    again = 200 if trust == "joint" else 400
+    assert [answer.status_code for answer in answers][1:4] == [409, again, 400] and answers[-1].status_code == 410

@@ -4,9 +4,9 @@ import pytest
 from service_bench import URL, serving, spec, through
 
 from confide.errors import InvalidParameter
-from confide.service.client import Response
 from confide.service.folder import ServiceFolder
 from confide.service.public_check import check_public
+from confide.service.transport import Response
 
 
 @pytest.fixture(scope="module")

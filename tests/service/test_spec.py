@@ -7,6 +7,7 @@ import pytest
 from confide.errors import InvalidParameter
 from confide.service.spec import Batching, RunSpec, parse_spec, read_spec, write_spec
 
+RESERVED = ("noise", "episodes", "privacy", "problem", "name", "horizon", "secure", "cls")
 FULL = """
 name = "clinic"
 title = "Doses, \\"spring\\" term"
@@ -56,6 +57,29 @@ def test_what_makes_no_sense_is_refused(change, why):
     lines = [f"{name} = {value}" if line.startswith(f"{name} ") else line for line in FULL.splitlines()]
     with pytest.raises(InvalidParameter, match=why):
         parse_spec("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('problem = ["lock"]', "problem must be a printable text"),
+        ("agent = 5", "agent must be a printable text"),
+        ('horizon = "x"', "horizon must be a whole number"),
+        ("horizon = inf", "horizon must be a whole number"),
+        ("seed = 1" + "0" * 400, "more than 64 bits"),
+        ("seed = 0x" + "f" * 5000, "more than 64 bits"),
+        ("seed = " + "[" * 5000, "nested too deeply"),
+        *((f"[options]\n{name} = 1", f"got {name}: the run itself decides it") for name in RESERVED),
+    ],
+    ids=lambda text: text[:24],
+)
+def test_hostile_files_are_refused_in_one_line(line, why):
+    settings = {"name": '"x"', "agent": '"likelihood-vi"', "problem": '"lock"', "epsilon": "1.0", "users": "9"}
+    settings.pop(line.split(" ")[0], None)
+    lines = [f"{name} = {value}" for name, value in settings.items()]
+    with pytest.raises(InvalidParameter, match=why) as error:
+        parse_spec("\n".join([*lines, line]))
+    assert "\n" not in str(error.value)
 
 
 def test_missing_settings_and_files_are_named(tmp_path):

@@ -6,14 +6,21 @@ import pytest
 from service_bench import still_open
 
 from confide.errors import StateError, StoreError
+from confide.service.keys import KeyFolder
 from confide.service.sql import migrations
 from confide.service.sqlite import SqliteStore
 from confide.service.store import ApiKeyRow, OpenSum
+from confide.service.vault import Vault
+
+
+def no_keys(tmp_path):
+    """A vault without a key: these tests seal nothing."""
+    return Vault(KeyFolder(tmp_path / "keys"))
 
 
 @pytest.fixture
 def store(tmp_path):
-    made = SqliteStore(tmp_path / "x.sqlite")
+    made = SqliteStore(tmp_path / "x.sqlite", no_keys(tmp_path))
     yield made
     made.close()
 
@@ -47,19 +54,19 @@ def test_audit_rows_are_only_added(store, change):
 
 def test_a_newer_schema_and_other_databases_are_refused(store, tmp_path):
     assert store._writer.execute("PRAGMA user_version").fetchone()[0] == len(migrations("sqlite"))
-    SqliteStore(store.path).close()  # opened again: nothing to do
+    SqliteStore(store.path, store.vault).close()  # opened again: nothing to do
     store._writer.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="schema 99"):
-        SqliteStore(store.path)
+        SqliteStore(store.path, store.vault)
     with sqlite3.connect(tmp_path / "other.sqlite") as other:
         other.execute("PRAGMA application_id = 7")
     other.close()
     with pytest.raises(StoreError, match="not the database of a confide service"):
-        SqliteStore(tmp_path / "other.sqlite")
+        SqliteStore(tmp_path / "other.sqlite", store.vault)
     assert still_open(tmp_path / "other.sqlite") == [] != still_open(store.path)
     (tmp_path / "text.sqlite").write_text("no database at all, but a text that is long enough" * 9)
     with pytest.raises(StoreError, match="SQLITE_NOTADB"):
-        SqliteStore(tmp_path / "text.sqlite")
+        SqliteStore(tmp_path / "text.sqlite", store.vault)
     assert still_open(tmp_path / "text.sqlite") == []
 
 

@@ -22,7 +22,7 @@ def served(bench):
 def found(folder):
     store = folder.store()
     try:
-        return {each.about: each.says for each in verify_store(store, folder.marks) if not each.holds}
+        return {each.about: each.says for each in verify_store(store, folder.keys, folder.marks) if not each.holds}
     finally:
         store.close()
 
@@ -30,7 +30,7 @@ def found(folder):
 def test_a_service_verifies(served):
     assert found(served) == {}
     store = served.store()
-    assert len(list(verify_store(store, served.marks))) == 14
+    assert len(list(verify_store(store, served.keys, served.marks))) == 15
     store.close()
 
 

@@ -1,5 +1,5 @@
 /** What an episode contributes, computed from the plain tables of a round. What makes no sense adds zero. */
-import { Unsupported } from "./errors.js";
+import { checkStatistic, MOST_WHOLE } from "./checks.js";
 import type { Channel } from "./message.js";
 
 /** Of one person. Parts of joint runs may be vectors; whatever is in it, nothing but numbers counts. */
@@ -42,20 +42,75 @@ const FINE = 2 ** 20;
 const PART = 2 ** 8;
 const PAIRS = 4000; // rows of a table: up to here all pairs are measured
 
-const MOST = 2 ** 50;
-
-/** In whole steps of the channel's grid. */
+/** In whole steps of the channel's grid. Tables that make no sense are refused; an episode that makes none contributes zero. */
 export function contribution(statistic: Statistic | null, channel: Channel, episode: Episode): number[] {
-  if (statistic === null || !["transitions", "answers", "budget"].includes(statistic.kind)) {
-    throw new Unsupported("this client cannot compute what this run's users contribute");
-  }
+  const checked = checkStatistic(statistic, channel);
   try {
-    const made = computed(statistic, channel, episode);
-    if (made.length === channel.size && made.every((each) => Number.isInteger(each) && Math.abs(each) < MOST)) return made;
+    const steps = computed(checked, channel, episode);
+    if (belongs(checked, channel, steps)) return steps;
   } catch {
     // an error would tell whoever misses the message something about the data
   }
   return new Array<number>(channel.size).fill(0);
+}
+
+/**
+ * Whether these numbers are what some episode contributes. `sensitivity` and `largest` are about such numbers, so the noise was made for
+ * nothing else. It is asked before noise is added, and of the result alone: it does not rely on how the result was computed.
+ */
+export function belongs(statistic: Statistic, channel: Channel, steps: readonly number[]): boolean {
+  if (steps.length !== channel.size || !steps.every((each) => Number.isSafeInteger(each) && Math.abs(each) < MOST_WHOLE)) return false;
+  switch (statistic.kind) {
+    case "transitions": {
+      const codes = channel.size / statistic.steps;
+      const rows = new Set(distinct(statistic.table.flat(2)).map((row) => row.join()));
+      return Array.from({ length: statistic.steps }, (_, h) => positive(steps.slice(h * codes, (h + 1) * codes)).join()).every((part) => rows.has(part));
+    }
+    case "answers":
+      return steps.every((each) => Math.abs(each) * channel.grid <= 0.5);
+    case "budget": {
+      const cells = statistic.successors.length;
+      const [visits, rewards] = [steps.slice(0, cells), steps.slice(cells)];
+      const most = BigInt(BUDGET * SHIFT);
+      const pairs = Math.min(statistic.steps, statistic.costs.length);
+      if (sum(visits) > root(BUDGET * SHIFT) * Math.sqrt(pairs) + pairs) return false;
+      const paid = squares(visits) <= most && squares(rewards) * BigInt(PART) ** 2n <= most * BigInt(statistic.balance) ** 2n;
+      return paid && steps.every((each) => each >= 0) && sum(rewards) * PART <= sum(visits) * statistic.balance;
+    }
+  }
+}
+
+/** The largest coordinate and the largest norm in L2 that a contribution can have. */
+export function largest(statistic: Statistic, grid: number): { coordinate: number; norm: number } {
+  switch (statistic.kind) {
+    case "transitions": {
+      const rows = distinct(statistic.table.flat(2));
+      const zero = rows[0]!;
+      const norm = rows.reduce((most, row) => Math.max(most, distance(row, zero, 2)), 0);
+      const coordinate = rows.reduce((most, row) => row.reduce((high, each) => Math.max(high, Math.abs(each)), most), 0);
+      return { coordinate: coordinate * grid, norm: norm * Math.sqrt(statistic.steps) * grid };
+    }
+    case "answers":
+      return { coordinate: 0.5, norm: Math.sqrt(statistic.steps.length) / 2 };
+    case "budget": {
+      const unit = root(BUDGET * SHIFT) * grid;
+      const part = statistic.balance / PART;
+      return { coordinate: unit * Math.max(1, part), norm: unit * Math.hypot(1, part) };
+    }
+  }
+}
+
+/** Zero has no sign as text. */
+function positive(row: readonly number[]): number[] {
+  return row.map((each) => each + 0);
+}
+
+function squares(steps: readonly number[]): bigint {
+  return steps.reduce((total, each) => total + BigInt(each) ** 2n, 0n);
+}
+
+function sum(steps: readonly number[]): number {
+  return steps.reduce((total, each) => total + each, 0);
 }
 
 function computed(statistic: Statistic, channel: Channel, episode: Episode): number[] {
@@ -75,14 +130,13 @@ function transitions(statistic: Transitions, channel: Channel, episode: Episode)
   for (const { step, state, action, after } of steps(episode, statistic.steps)) {
     const row = statistic.table[state]?.[action]?.[after];
     if (row === undefined) continue;
-    if (row.length !== codes) throw new RangeError("ragged table");
     for (let c = 0; c < codes; c++) sums[step * codes + c]! += row[c]!;
   }
   return sums;
 }
 
 function answers(statistic: Answers, channel: Channel, episode: Episode): number[] {
-  const seen = steps(episode, Math.max(...statistic.steps) + 1);
+  const seen = steps(episode, statistic.steps.reduce((most, each) => Math.max(most, each), 0) + 1);
   return statistic.signs.map((signs, question) => {
     const asked = statistic.steps[question]!;
     const { state, action, after } = seen[asked] ?? { state: -1, action: -1, after: -1 };
@@ -158,7 +212,7 @@ function rint(value: number): number {
 /** How far apart two contributions can be, in L1 or L2, for these tables: a device relies on nobody else for it. */
 export function sensitivity(statistic: Statistic, grid: number, norm: 1 | 2): number {
   if (statistic.kind === "budget") return budgetSensitivity(statistic, grid, norm);
-  if (statistic.kind !== "transitions") throw new Unsupported("this client knows no sensitivity of what this run's users contribute");
+  if (statistic.kind === "answers") return norm === 1 ? statistic.steps.length : Math.sqrt(statistic.steps.length);
   const rows = distinct(statistic.table.flat(2));
   const zero = rows[0]!;
   let far = 0;
@@ -167,12 +221,8 @@ export function sensitivity(statistic: Statistic, grid: number, norm: 1 | 2): nu
   return far * grid * (norm === 1 ? statistic.steps : Math.sqrt(statistic.steps));
 }
 
-function budgetSensitivity({ indptr, successors, costs, balance, steps }: Budget, grid: number, norm: 1 | 2): number {
-  const edges = [0, ...indptr, successors.length];
+function budgetSensitivity({ costs, balance, steps }: Budget, grid: number, norm: 1 | 2): number {
   const part = balance / PART;
-  if (edges.length !== costs.length + 3 || !(part >= 0) || edges.some((edge, i) => i > 0 && !(edges[i - 1]! <= edge))) {
-    throw new Unsupported("the pairs of a budget must have places of their own"); // else what they add would add up
-  }
   const unit = root(BUDGET * SHIFT) * grid; // what the whole budget buys
   return norm === 2 ? unit * Math.SQRT2 * Math.hypot(1, part) : unit * 2 * (1 + part) * Math.sqrt(Math.min(steps, costs.length));
 }
@@ -180,7 +230,7 @@ function budgetSensitivity({ indptr, successors, costs, balance, steps }: Budget
 /** Zero, which is what an impossible transition adds, and the other rows of a table. */
 function distinct(rows: number[][]): number[][] {
   const zero = new Array<number>(rows[0]!.length).fill(0);
-  return [...new Map([zero, ...rows].map((row) => [row.join(), row])).values()];
+  return [...new Map([zero, ...rows.map(positive)].map((row) => [row.join(), row])).values()];
 }
 
 function distance(one: number[], other: number[], norm: 1 | 2): number {

@@ -1,9 +1,10 @@
 /** One person's device in one run: verify what the service says, act by the round, report once. */
+import { checkKeys, checkManifest, checkRound, fields, own, parseJson } from "./checks.js";
 import type { Episode } from "./contribution.js";
-import { checkChain, checkSignature, digest, statementBytes, type SigningKey, type Statement } from "./documents.js";
+import { checkChain, checkSignature, digest, statementBytes, type Statement } from "./documents.js";
 import { fromBase64, systemEntropy, toBase64, toBigInt, toHex, type Take } from "./entropy.js";
-import { LateReport, ServiceRefused, SignatureError, StoreError, Unsupported } from "./errors.js";
-import { messageOf } from "./message.js";
+import { InvalidDocument, LateReport, ServiceRefused, SignatureError, StoreError } from "./errors.js";
+import { messageOf, type AnsweredRound } from "./message.js";
 import { act, drawnPolicy, type Policy, type RoundDocument } from "./policy.js";
 import { checkPromise, type Accepts, type Manifest } from "./promise.js";
 import type { Store } from "./store.js";
@@ -11,8 +12,18 @@ import type { Store } from "./store.js";
 const TRIES = 8;
 const RETRY = [408, 429, 500, 502, 503, 504];
 const SECONDS = 30; // for one answer
+/** Seconds that a service may ask a device to wait. */
+const LONGEST_WAIT = 300;
+/** Bytes of one answer. */
+const MOST_BYTES = 2 ** 26;
 
 export type Outcome = "counted" | "same";
+type NotCounted = "late" | "another-round";
+
+const WHY = {
+  late: "the release that the report was planned with is closed: it was not counted",
+  "another-round": "the service has planned another round than the one that the report answers: it was not counted",
+};
 
 export interface DeviceOptions {
   url: string; // of the service, without /v1
@@ -38,7 +49,7 @@ interface Kept {
   digest?: string;
   sent?: string; // the bytes of the report, until the service has answered
   nonce?: string;
-  outcome?: Outcome | "late";
+  outcome?: Outcome | NotCounted;
 }
 
 interface Answer {
@@ -76,10 +87,7 @@ export class Device {
     const manifest = this.manifest ?? (await this.readManifest());
     const [release, generation, answer] = await this.current();
     await this.check(answer, await this.about("round", generation, answer.body, header(release, "digest")));
-    const document = json(answer) as RoundDocument;
-    if (manifest.promise.trust === "local" && document.channel === undefined) {
-      throw new Unsupported("the round of a local run says nothing about messages");
-    }
+    const document = checkRound(parseJson("the round", answer.body), this.options.run, generation, manifest.promise.trust === "local");
     const { which } = await this.kept();
     this.round = { generation, policy: drawnPolicy(document, BigInt(which)), document };
     return this.round;
@@ -100,7 +108,7 @@ export class Device {
 
   private async readManifest(): Promise<Manifest> {
     const answer = await this.get("manifest");
-    const manifest = json(answer) as Manifest;
+    const manifest = checkManifest(parseJson("the manifest", answer.body));
     const key = manifest.key.public;
     const body = await digest(answer.body);
     const kept = await this.kept();
@@ -121,11 +129,11 @@ export class Device {
   }
 
   private async readKeys(trusted: string): Promise<Map<string, string>> {
-    return checkChain((json(await this.get("keys")) as { keys: SigningKey[] }).keys, trusted);
+    return checkChain(checkKeys(parseJson("the list of keys", (await this.get("keys")).body)), trusted);
   }
 
   private async checkRelease(release: Answer): Promise<number> {
-    const generation = Number(header(release, "generation"));
+    const generation = number(header(release, "generation"));
     const found = header(release, "digest");
     const previous = header(release, "previous");
     await this.check(release, await this.about("release", generation, release.body, previous));
@@ -197,33 +205,32 @@ export class Device {
   }
 
   private async send(): Promise<Outcome | null> {
-    const { sent, nonce, outcome } = await this.kept();
-    if (outcome === "late") throw new LateReport("the release that the report was planned with is closed: it was not counted");
+    const { sent, nonce, outcome: before } = await this.kept();
+    if (before === "late" || before === "another-round") throw new LateReport(WHY[before]);
     if (sent === undefined || nonce === undefined) return null;
     const headers = { "Idempotency-Key": nonce, "Content-Type": "application/json", Authorization: `Bearer ${this.options.apiKey}` };
     const answer = await this.retried("POST", "reports", headers, fromBase64(sent));
     if (answer.status === 410) {
-      await this.finish("late");
-      throw new LateReport("the release that the report was planned with is closed: it was not counted");
+      const why = problem(answer) === "another-round" ? "another-round" : "late";
+      await this.finish(why);
+      throw new LateReport(WHY[why]);
     }
     if (answer.status !== 200 && answer.status !== 201) throw new ServiceRefused(answer.status, problem(answer));
-    const found = (json(answer) as { outcome: Outcome }).outcome;
-    await this.finish(found);
-    return found;
+    const outcome = outcomeOf(answer);
+    await this.finish(outcome);
+    return outcome;
   }
 
   /** What was sent is not needed any more, and may be somebody's data. */
-  private async finish(outcome: Outcome | "late"): Promise<void> {
+  private async finish(outcome: Outcome | NotCounted): Promise<void> {
     await this.keep(({ sent: _, nonce: __, ...old }) => ({ ...old, outcome }));
   }
 
   private body(round: Round, manifest: Manifest, episode: Episode): Uint8Array {
     const { subject, accepts } = this.options;
     const { generation, document } = round;
-    if (manifest.promise.trust !== "local") {
-      return jointBody(generation, subject, episode);
-    }
-    const made = messageOf(document.channel!, document.statistic ?? null, episode, generation, accepts, this.take);
+    if (manifest.promise.trust !== "local") return jointBody(document, subject, episode);
+    const made = messageOf(document.channel!, document.statistic!, episode, document, accepts, this.take);
     return jsonBytes({ generation, message: toBase64(made), subject });
   }
 
@@ -265,8 +272,9 @@ export class Device {
       try {
         const answer = await this.sent(method, path, headers, body);
         if (!RETRY.includes(answer.status) || tried === TRIES - 1) return answer;
-        asked = Number(answer.headers.get("retry-after")) || 0;
+        asked = Math.min(seconds(answer.headers.get("retry-after")), LONGEST_WAIT);
       } catch (error) {
+        if (error instanceof InvalidDocument) throw error;
         if (tried === TRIES - 1) throw new ServiceRefused(0, (error as Error).name);
       }
       await sleep(Math.max(1000 * asked, (0.5 + Math.random() / 2) * 100 * 2 ** tried));
@@ -283,7 +291,7 @@ export class Device {
       referrerPolicy: "no-referrer",
       signal: AbortSignal.timeout(1000 * SECONDS),
     });
-    return { status: answer.status, headers: answer.headers, body: new Uint8Array(await answer.arrayBuffer()) };
+    return { status: answer.status, headers: answer.headers, body: await bytesOf(answer) };
   }
 }
 
@@ -301,19 +309,51 @@ function pause(milliseconds: number): Promise<void> {
   });
 }
 
-function header(answer: Answer, name: string): string {
-  const found = answer.headers.get(`confide-${name}`);
-  if (found === null) throw new SignatureError(`the answer has no header confide-${name}`);
-  return found;
+/** The body of an answer, of which no more is read than a device should hold. */
+async function bytesOf(answer: Response): Promise<Uint8Array<ArrayBuffer>> {
+  const reader = answer.body?.getReader();
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for (let part = await reader?.read(); part !== undefined && !part.done; part = await reader?.read()) {
+    size += part.value.length;
+    if (size > MOST_BYTES) {
+      await reader?.cancel();
+      throw new InvalidDocument(`an answer must have at most ${MOST_BYTES} bytes`);
+    }
+    chunks.push(part.value);
+  }
+  const body = new Uint8Array(size);
+  chunks.reduce((place, chunk) => (body.set(chunk, place), place + chunk.length), 0);
+  return body;
 }
 
-function json(answer: Answer): unknown {
-  return JSON.parse(new TextDecoder().decode(answer.body));
+function header(answer: Answer, name: string): string {
+  const value = answer.headers.get(`confide-${name}`);
+  if (value === null) throw new SignatureError(`the answer has no header confide-${name}`);
+  return value;
+}
+
+/** The number of a release. */
+function number(text: string): number {
+  const value = /^[0-9]{1,16}$/.test(text) ? Number(text) : NaN;
+  if (!Number.isSafeInteger(value)) throw new InvalidDocument("confide-generation must be a whole number");
+  return value;
+}
+
+/** Of Retry-After; what is no number of seconds asks for nothing. */
+function seconds(text: string | null): number {
+  return text !== null && /^[0-9]+$/.test(text) ? Number(text) : 0;
+}
+
+function outcomeOf(answer: Answer): Outcome {
+  const outcome = own(fields("the answer to a report", parseJson("the answer to a report", answer.body)), "outcome");
+  if (outcome !== "counted" && outcome !== "same") throw new InvalidDocument("the answer to a report must be counted or same");
+  return outcome;
 }
 
 /** A report of a joint run: the episode itself. What is no number of JSON is null. */
-export function jointBody(generation: number, subject: string, { actions, rewards, states }: Episode): Uint8Array {
-  return jsonBytes({ generation, subject, trajectory: { actions: plain(actions), rewards: plain(rewards), states: plain(states) } });
+export function jointBody({ generation, round }: AnsweredRound, subject: string, { actions, rewards, states }: Episode): Uint8Array {
+  return jsonBytes({ generation, round, subject, trajectory: { actions: plain(actions), rewards: plain(rewards), states: plain(states) } });
 }
 
 function plain(part: unknown): unknown {
@@ -328,7 +368,9 @@ function jsonBytes(document: object): Uint8Array {
 
 function problem(answer: Answer): string {
   try {
-    return String((json(answer) as { type: string }).type).split("/").pop()!;
+    const type = own(fields("a problem", parseJson("a problem", answer.body)), "type");
+    const kind = typeof type === "string" ? type.split("/").pop()! : "";
+    return /^[a-z-]{1,40}$/.test(kind) ? kind : "no reason given";
   } catch {
     return "no reason given";
   }

@@ -9,8 +9,14 @@ export class SignatureError extends ConfideError {}
 /** The run promises less than the person accepts. */
 export class PromiseBroken extends ConfideError {}
 
-/** The release that the report was planned with is closed: it was not counted, and is not sent again. */
+/** The release that the report was planned with is closed, or the report answers another round. It was not counted, and is not sent again. */
 export class LateReport extends ConfideError {}
+
+/** What the service sent is not what its format says. Nothing of it is used, and nothing is sent. */
+export class InvalidDocument extends ConfideError {}
+
+/** The step or the state of an action does not exist. */
+export class InvalidIndex extends ConfideError {}
 
 /** This client cannot do what the run asks for. */
 export class Unsupported extends ConfideError {}

@@ -3,7 +3,10 @@ import { open, readFile, rename } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Store } from "./store.js";
 
-/** One file, replaced as a whole and on disk before it counts. For one process at a time. */
+/**
+ * One file, replaced as a whole and on disk before it counts. Node has no locks on files: use one object for a file, in one process at a time.
+ * Two processes could each store a message of their own, and two noisy messages of one episode reveal more than one.
+ */
 export class FileStore implements Store {
   private last: Promise<unknown> = Promise.resolve();
 

@@ -1,7 +1,7 @@
 /** Policies of a round, as plain tables. */
 import type { Statistic } from "./contribution.js";
 import { below, uniform, type Take } from "./entropy.js";
-import { Unsupported } from "./errors.js";
+import { InvalidIndex, Unsupported } from "./errors.js";
 import type { Channel } from "./message.js";
 
 export type Policy =
@@ -15,6 +15,7 @@ export interface RoundDocument {
   format: string;
   run: string;
   generation: number;
+  round: string; // the digest of the round, which reports name
   policies: Policy[];
   shares: number[];
   statistic?: Statistic | null; // of local runs
@@ -53,7 +54,7 @@ export function act(policy: Policy, step: number, state: number | readonly numbe
 }
 
 function known<T>(value: T | undefined): T {
-  if (value === undefined) throw new RangeError("there is no such step or state");
+  if (value === undefined) throw new InvalidIndex("there is no such step or state");
   return value;
 }
 

@@ -18,7 +18,7 @@ export interface Manifest {
   problem: { name: string; [size: string]: unknown };
   users: number;
   releases: number;
-  key: { id: string; public: string };
+  key: { public: string };
 }
 
 export function checkPromise(manifest: Manifest, accepts: Accepts): void {

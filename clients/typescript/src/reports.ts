@@ -1,5 +1,6 @@
 /** Reports by one index: the k-closest mechanism with a public codebook, and the one with patterns of signs. */
-import { Unsupported } from "./errors.js";
+import { own, real, whole } from "./checks.js";
+import { InvalidDocument } from "./errors.js";
 import { ratio } from "./discrete.js";
 import type { Below } from "./entropy.js";
 import { philox } from "./philox.js";
@@ -27,17 +28,20 @@ export interface SignNoise {
 
 export type ReportNoise = CodebookNoise | SignNoise;
 
-/** Refuses what is no such report. What it counts must be true for every contribution: this is what its epsilon rests on. */
-export function checkReport(noise: ReportNoise, size: number): void {
-  const whole = (value: number, least: number, most: number) => Number.isInteger(value) && value >= least && value <= most;
-  let fits = whole(size, 1, COORDINATES) && noise.radius > 0 && Number.isFinite(noise.radius);
-  fits &&= noise.epsilon > 0 && Number.isFinite(noise.epsilon);
-  if (noise.distribution === "codebook") {
-    fits &&= whole(noise.vectors, 2, VECTORS) && whole(noise.nearest, 1, noise.vectors - 1);
-  } else {
-    fits &&= whole(noise.asked, 1, Math.min(size, 10)) && levels(noise.asked).slice(0, -1).includes(noise.nearest);
+/** The report that a server asks for. What it counts must be true for every contribution, because its epsilon rests on nothing else. */
+export function checkReport(noise: Record<string, unknown>, distribution: "codebook" | "signs", size: number): ReportNoise {
+  const count = (name: string, least: number, most: number) => whole(name, own(noise, name), least, most);
+  whole("size", size, 1, COORDINATES);
+  const radius = real("radius", own(noise, "radius"), 2 ** -80, 2 ** 80);
+  const epsilon = real("epsilon", own(noise, "epsilon"), Number.MIN_VALUE, Number.MAX_VALUE);
+  if (distribution === "codebook") {
+    const vectors = count("vectors", 2, VECTORS);
+    return { distribution, radius, epsilon, vectors, nearest: count("nearest", 1, vectors - 1) };
   }
-  if (!fits) throw new Unsupported("the round asks for a report that does not exist");
+  const asked = count("asked", 1, Math.min(size, 10));
+  const nearest = count("nearest", 1, 2 ** asked - 1);
+  if (!levels(asked).includes(nearest)) throw new InvalidDocument("nearest must count all patterns that differ in few places");
+  return { distribution, radius, epsilon, asked, nearest };
 }
 
 /** The index that is sent: those of the nearest vectors or patterns are e^epsilon times as likely as the others. */

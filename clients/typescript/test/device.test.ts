@@ -27,7 +27,7 @@ describe.each(["joint", "local"] as const)("a %s run", (trust) => {
     expect(service.posts).toHaveLength(1);
     expect(service.posts[0]!.authorization).toBe("Bearer secret");
     const body = JSON.parse(service.posts[0]!.body) as Record<string, unknown>;
-    expect(Object.keys(body)).toEqual(trust === "joint" ? ["generation", "subject", "trajectory"] : ["generation", "message", "subject"]);
+    expect(Object.keys(body)).toEqual(trust === "joint" ? ["generation", "round", "subject", "trajectory"] : ["generation", "message", "subject"]);
   });
 
   test("sends the same bytes after a restart, whatever is reported", async () => {

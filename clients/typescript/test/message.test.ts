@@ -1,17 +1,24 @@
 /** The noise is worth what the person accepts, whatever tables a server sends. */
 import { describe, expect, test } from "vitest";
 import { sensitivity, type Statistic } from "../src/contribution.js";
-import { PromiseBroken, Unsupported } from "../src/errors.js";
-import { checkNoise, messageOf, type Channel } from "../src/message.js";
+import { ConfideError, InvalidDocument, PromiseBroken } from "../src/errors.js";
+import { messageOf, type Channel } from "../src/message.js";
+import type { Accepts } from "../src/promise.js";
 import { systemEntropy } from "../src/entropy.js";
 import { choose, justAbove } from "../src/reports.js";
 import { vectors } from "./vectors.js";
 
 const STEP = 2 ** -10;
+const ANSWERED = { generation: 7, round: "ab".repeat(32) };
 const rows: Statistic = { kind: "transitions", steps: 4, table: [[[[0, 0], [3 / STEP, 0], [0, 4 / STEP]]]] }; // 5 apart in L2, 7 in L1
 
 function channel(noise: object, kind: "numbers" | "index" = "numbers"): Channel {
   return { id: "00".repeat(8), kind, size: 8, grid: STEP, source: "secure", noise: noise as Channel["noise"] };
+}
+
+/** What a device does before it sends anything. */
+function checkNoise(given: Channel, statistic: Statistic | null, accepts: Accepts): void {
+  messageOf(given, statistic, { states: [], actions: [], rewards: [] }, ANSWERED, accepts, systemEntropy());
 }
 
 describe("added noise", () => {
@@ -26,10 +33,8 @@ describe("added noise", () => {
   });
 
   test.each([
-    ["larger tables", gaussian, { ...rows, table: [[[[0, 0], [3.2 / STEP, 0], [0, 4.2 / STEP]]]] }],
-    ["more steps", gaussian, { ...rows, steps: 5 }],
-    ["less noise", { ...gaussian, scale: 39.99 }, rows],
-    ["noise of no size", { ...gaussian, scale: NaN }, rows],
+    ["larger tables", gaussian, { ...rows, table: [[[[0, 0], [3.25 / STEP, 0], [0, 4.25 / STEP]]]] }],
+        ["less noise", { ...gaussian, scale: 39.99 }, rows],
     ["noise below the lattice", { ...gaussian, scale: STEP }, rows],
     ["less Laplace noise", { distribution: "laplace", scale: 27.9, step: STEP }, rows],
   ])("%s: refused", (_, noise, statistic) => {
@@ -37,26 +42,28 @@ describe("added noise", () => {
   });
 
   test.each([
+    ["more steps than the size has", gaussian, { ...rows, steps: 5 }],
+    ["noise of no size", { ...gaussian, scale: NaN }, rows],
     ["another lattice", { ...gaussian, step: 2 * STEP }, rows],
     ["the reals", { ...gaussian, step: null }, rows],
     ["cubes", { ...gaussian, distribution: "cube" }, rows],
     ["nobody knows what", gaussian, null],
-  ])("%s: not supported", (_, noise, statistic) => {
-    expect(() => checkNoise(channel(noise), statistic as Statistic | null, accepts)).toThrow(Unsupported);
+  ])("%s: refused as no round", (_, noise, statistic) => {
+    expect(() => checkNoise(channel(noise), statistic as Statistic | null, accepts)).toThrow(ConfideError);
   });
 
   test("pairs of a budget have places of their own, and the grid counts", () => {
-    const { statistic } = vectors.messages.find((each) => each.name === "gaussian, a budget")!;
+    const { channel: given, statistic } = vectors.messages.find((each) => each.name === "gaussian, a budget")!;
     expect(sensitivity(statistic, 2 ** -24, 2)).toBeCloseTo(Math.SQRT2 * Math.hypot(1, 0.5), 12);
     expect(sensitivity(statistic, 2 ** -20, 2)).toBeCloseTo(16 * Math.SQRT2 * Math.hypot(1, 0.5), 12);
     for (const indptr of [[0, 2, 4, 7, 8, 10, 13], [0, 2, 1, 7, 8, 10, 12], [-1, 2, 4, 7, 8, 10, 12], [0, 12]]) {
-      expect(() => sensitivity({ ...statistic, indptr } as Statistic, 2 ** -24, 2)).toThrow(Unsupported);
+      expect(() => checkNoise(given, { ...statistic, indptr } as Statistic, accepts)).toThrow(InvalidDocument);
     }
   });
 });
 
 describe("reports by an index", () => {
-  const codebook = { distribution: "codebook", radius: 1, epsilon: 1, nearest: 354, vectors: 1024 };
+  const codebook = { distribution: "codebook", radius: 10, epsilon: 1, nearest: 354, vectors: 1024 };
 
   test.each([
     { ...codebook, nearest: 0 },
@@ -68,17 +75,17 @@ describe("reports by an index", () => {
     { distribution: "signs", radius: 1, epsilon: 1, asked: 3, nearest: 2 },
     { distribution: "signs", radius: 1, epsilon: 1, asked: 9, nearest: 1 },
   ])("%o does not exist", (noise) => {
-    expect(() => checkNoise(channel(noise, "index"), rows, { epsilon: 10 })).toThrow(Unsupported);
+    expect(() => checkNoise(channel(noise, "index"), rows, { epsilon: 10 })).toThrow(InvalidDocument);
   });
 
   test("a channel cannot call numbers an index", () => {
-    expect(() => checkNoise(channel(codebook), rows, { epsilon: 10 })).toThrow(Unsupported);
+    expect(() => checkNoise(channel(codebook), rows, { epsilon: 10 })).toThrow(InvalidDocument);
   });
 
   test("an epsilon above the accepted one is refused", () => {
     expect(() => checkNoise(channel(codebook, "index"), rows, { epsilon: 0.99 })).toThrow(PromiseBroken);
     const episode = { states: [0, 1], actions: [0], rewards: [0] };
-    expect(messageOf(channel(codebook, "index"), rows, episode, 7, { epsilon: 1 }, systemEntropy())).toHaveLength(50);
+    expect(messageOf(channel(codebook, "index"), rows, episode, ANSWERED, { epsilon: 1 }, systemEntropy())).toHaveLength(82);
   });
 
   test("each index owns its part of one draw", () => {

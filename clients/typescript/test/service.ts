@@ -1,10 +1,39 @@
 /** A service in memory that signs as the real one does. It can lie, fail and lose answers. */
 import { digest, statementBytes, type SigningKey, type Statement } from "../src/documents.js";
 import { toHex } from "../src/entropy.js";
+import { ROUND_FORMAT } from "../src/checks.js";
 import type { RoundDocument } from "../src/policy.js";
+import type { HostileAnswer } from "./hostile.js";
 import { vectors } from "./vectors.js";
 
 const encode = (value: unknown) => new TextEncoder().encode(typeof value === "string" ? value : JSON.stringify(value));
+
+/** The body that is signed instead of the honest one. */
+function changed(honest: Uint8Array<ArrayBuffer>, { text, fields }: HostileAnswer): Uint8Array<ArrayBuffer> {
+  if (text !== undefined) return encode(text) as Uint8Array<ArrayBuffer>;
+  if (fields === undefined) return honest;
+  const document = JSON.parse(new TextDecoder().decode(honest)) as Record<string, unknown>;
+  for (const [path, value] of Object.entries(fields)) {
+    const names = path.split(".");
+    const last = names.pop()!;
+    const part = names.reduce((inner, name) => inner[name] as Record<string, unknown>, document);
+    if (value === "@missing@") delete part[last];
+    else part[last] = value;
+  }
+  return encode(JSON.stringify(document).replace(/"@([^@]*)@"/g, "$1")) as Uint8Array<ArrayBuffer>;
+}
+
+/** The answer with the status and the headers of a lie. */
+function lying(answer: Response, signed: Uint8Array<ArrayBuffer> | null, lie: HostileAnswer | null): Response {
+  if (lie === null) return answer;
+  const headers = new Headers(answer.headers);
+  for (const [name, value] of Object.entries(lie.headers ?? {})) {
+    if (value === null) headers.delete(name);
+    else headers.set(name, value);
+  }
+  const status = lie.status ?? answer.status;
+  return new Response(status === 204 ? null : (signed ?? lie.text ?? answer.body), { status, headers });
+}
 
 export interface Post {
   nonce: string;
@@ -27,8 +56,10 @@ export class FakeService {
   slept: number[] = [];
   round: Partial<RoundDocument> = {};
   release = "release";
+  digestOfRound = "ab".repeat(32);
   closing = false; // the next round is closed when it is asked for
   previous: string | null = null;
+  hostile: HostileAnswer | null = null; // one answer that is changed before it is signed
   private key = newKey();
   private endorsements: SigningKey[] = [];
   private digests: string[] = [];
@@ -82,10 +113,14 @@ export class FakeService {
     const key = await this.key;
     const manifest = this.manifest ?? (await this.manifestOf(key.hex));
     const about = { run: "demo", manifest: await digest(manifest) };
-    const signed = async (statement: Statement, body: Uint8Array<ArrayBuffer>, by = key) => {
+    const lie = this.hostile !== null && path.split("/")[0] === this.hostile.path ? this.hostile : null;
+    const signed = async (statement: Statement, honest: Uint8Array<ArrayBuffer>, by = key) => {
+      const body = lie === null ? honest : changed(honest, lie);
+      if (lie !== null) statement = { ...statement, body: await digest(body) };
       const headers = { signature: await this.sign(by, statement), key: by.id, digest: await digest(statementBytes(statement)) };
       const more = { generation: String(this.generation), previous: statement.previous ?? "" };
-      return new Response(body, { headers: Object.entries({ ...headers, ...more }).map(([name, value]) => [`confide-${name}`, value] as [string, string]) });
+      const named = Object.entries({ ...headers, ...more }).map(([name, value]) => [`confide-${name}`, value] as [string, string]);
+      return lying(new Response(body, { headers: named }), body, lie);
     };
     const releaseBody = encode(`${this.release} ${this.generation}`) as Uint8Array<ArrayBuffer>;
     const release: Statement = {
@@ -99,7 +134,7 @@ export class FakeService {
     if (path === "manifest") {
       return signed({ kind: "manifest", run: "demo", manifest: "", generation: 0, body: about.manifest }, manifest, this.manifestKey ?? key);
     }
-    if (path === "keys") return Response.json({ keys: this.endorsements });
+    if (path === "keys") return lying(Response.json({ keys: this.endorsements }), null, lie);
     if (path === "release") return signed(release, releaseBody);
     if (path.startsWith("round/")) {
       if (this.closing) {
@@ -110,10 +145,10 @@ export class FakeService {
       const { channel, statistic } = vectors.messages.find((each) => each.name === "codebook")!;
       const local = this.trust === "local" ? { channel, statistic } : {};
       const policies = [{ kind: "tabular", actions: [[1, 0, 1]], choices: 2 }];
-      const body = encode({ run: "demo", generation: this.generation, policies, shares: [1], ...local, ...this.round }) as Uint8Array<ArrayBuffer>;
+      const body = encode({ format: ROUND_FORMAT, run: "demo", round: this.digestOfRound, generation: this.generation, policies, shares: [1], ...local, ...this.round }) as Uint8Array<ArrayBuffer>;
       return signed({ ...about, kind: "round", generation: this.generation, body: await digest(body), previous: this.digests[this.generation]! }, body);
     }
-    return this.report(options);
+    return lying(this.report(options), null, lie);
   }
 
   private report({ headers, body }: RequestInit): Response {

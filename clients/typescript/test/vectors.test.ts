@@ -11,23 +11,23 @@ import { gaussianDelta } from "../src/promise.js";
 import { stream, vectors } from "./vectors.js";
 
 describe("messages", () => {
-  test.each(vectors.messages)("$name", ({ channel, statistic, episode, generation, entropy, steps, message: expected }) => {
+  test.each(vectors.messages)("$name", ({ channel, statistic, episode, generation, round, entropy, steps, message: expected }) => {
     const made = contribution(statistic, channel, episode);
     expect(made.map((each) => each + 0)).toEqual(steps);
     const take = stream(entropy);
-    expect(toBase64(message(channel, made, generation, take))).toBe(expected);
+    expect(toBase64(message(channel, made, { generation, round }, take))).toBe(expected);
     expect(take.left()).toBe(0);
   });
 
   test("of other entropy are others", () => {
-    const { channel, steps, generation, entropy, message: expected } = vectors.messages[0]!;
+    const { channel, steps, generation, round, entropy, message: expected } = vectors.messages[0]!;
     const other = stream(entropy.replace(/^..../, "AAAA"));
-    expect(toBase64(message(channel, steps, generation, other))).not.toBe(expected);
+    expect(toBase64(message(channel, steps, { generation, round }, other))).not.toBe(expected);
   });
 });
 
-test.each(vectors.bodies)("the report of $subject in a joint run", ({ subject, generation, episode, body }) => {
-  expect(new TextDecoder().decode(jointBody(generation, subject, episode))).toBe(body);
+test.each(vectors.bodies)("the report of $subject in a joint run", ({ subject, generation, round, episode, body }) => {
+  expect(new TextDecoder().decode(jointBody({ generation, round }, subject, episode))).toBe(body);
 });
 
 describe("documents", () => {
@@ -52,7 +52,7 @@ describe("documents", () => {
 
 test.each(vectors.policies)("$which draws policy $place", ({ shares, which, place }) => {
   const policies = shares.map((_, choices) => ({ kind: "random" as const, choices }));
-  expect(drawnPolicy({ format: "", run: "", generation: 0, shares, policies }, BigInt(which))).toEqual({ kind: "random", choices: place });
+  expect(drawnPolicy({ format: "", run: "", generation: 0, round: "", shares, policies }, BigInt(which))).toEqual({ kind: "random", choices: place });
 });
 
 test.each(vectors.deltas)("epsilon=$epsilon, mu=$mu", ({ epsilon, mu, delta }) => {

@@ -11,6 +11,7 @@ export interface MessageVector {
   statistic: Statistic;
   episode: Episode;
   generation: number;
+  round: string;
   entropy: string;
   steps: number[];
   message: string;
@@ -18,7 +19,7 @@ export interface MessageVector {
 
 export interface Vectors {
   messages: MessageVector[];
-  bodies: { subject: string; generation: number; episode: Episode; body: string }[];
+  bodies: { subject: string; generation: number; round: string; episode: Episode; body: string }[];
   documents: { statement: Statement; bytes: string; digest: string; key: string; signature: string; keys: SigningKey[] };
   policies: { shares: number[]; which: string; place: number }[];
   deltas: { epsilon: number; mu: number; delta: number }[];

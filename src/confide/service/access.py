@@ -2,15 +2,17 @@
 
 import hashlib
 import hmac
+import re
 import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from confide.arguments import choice, text
 from confide.errors import InvalidParameter
-from confide.service.store import ApiKeyRow, Store
+from confide.service.store import ApiKeyRow, Store, Transaction
 
 ROLES = ("device", "operator", "admin", "auditor")
 MAY = {  # which roles may use what only some may use
@@ -19,17 +21,70 @@ MAY = {  # which roles may use what only some may use
     "administer": ("admin",),
     "audit": ("auditor", "admin"),
 }
+_DAYS = re.compile(r"([1-9][0-9]{0,3})d")
 _FRESH = 5.0  # seconds: another process may revoke a key
 
 
-def new_api_key(store: Store, role: str, label: str, actor: str) -> str:
-    """The key, shown once: the store has a hash of it. 256 random bits need no slow hash."""
-    choice("role", role, ROLES), text("label", label)
-    name, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that was drawn, and is not in the store yet. `text` is what its owner sends; the store has a hash of it."""
+
+    text: str = field(repr=False)
+    row: ApiKeyRow
+
+    def add_to(self, tx: Transaction, actor: str) -> None:
+        row = self.row
+        scope = "" if row.run is None else f" for run {row.run}"
+        until = "" if row.expires is None else f" until {shown_time(row.expires)}"
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        tx.audit(now, actor, "new API key", f"{row.id} {row.role}{scope}{until} {row.label}")
+        tx.add_api_key(row)
+
+
+def draw_api_key(role: str, label: str, *, run: str | None = None, expires: int | None = None) -> NewKey:
+    """256 random bits need no slow hash."""
+    choice("role", role, ROLES)
+    text("label", label)
+    name = secrets.token_hex(6)
+    secret = secrets.token_urlsafe(32)
+    return NewKey(f"cfd_{name}_{secret}", ApiKeyRow(name, role, _hash(secret), label, False, run, expires))
+
+
+def new_api_key(store: Store, role: str, label: str, actor: str, run: str | None = None, expires: str | None = None) -> str:
+    """The key, shown once. `run`: the only run that it may be used for. `expires`: as `parse_expiry` reads it."""
+    if run is not None and text("run", run) not in store.runs():
+        raise InvalidParameter(f"there is no run {run}: create the run before a key for it")
+    key = draw_api_key(role, label, run=run, expires=None if expires is None else parse_expiry(expires, time.time()))
     with store.transaction() as tx:
-        tx.audit(datetime.now(UTC).isoformat(timespec="seconds"), actor, "new API key", f"{name} {role} {label}")
-        tx.add_api_key(ApiKeyRow(name, role, _hash(secret), label, False))
-    return f"cfd_{name}_{secret}"
+        key.add_to(tx, actor)
+    return key.text
+
+
+def parse_expiry(written: str, now: float) -> int:
+    """When a key expires, in seconds since 1970: a number of days such as 90d, or a date or time such as 2027-01-31 in UTC."""
+    wanted = "expires must be a number of days such as 90d, or a date such as 2027-01-31"
+    days = _DAYS.fullmatch(text("expires", written))
+    if days:
+        return int(now) + 86_400 * int(days[1])
+    try:
+        moment = datetime.fromisoformat(written)
+        # A time of another zone may lie outside of the years 1 to 9999 in UTC.
+        seconds = (moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise InvalidParameter(f"{wanted}, got {written!r}") from None
+    if seconds <= now:
+        raise InvalidParameter(f"expires must lie in the future, got {written!r}")
+    return int(seconds)
+
+
+def shown_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="minutes")
+
+
+def key_status(key: ApiKeyRow, now: float) -> str:
+    if key.revoked:
+        return "revoked"
+    return "expired" if key.expires is not None and key.expires <= now else "in use"
 
 
 def revoke_api_key(store: Store, name: str, actor: str) -> None:
@@ -46,8 +101,8 @@ def _hash(secret: str) -> bytes:
 class Keyring:
     """The API keys in use, read again every few seconds."""
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
-        self._store, self._clock, self._read = store, clock, -1e9
+    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time) -> None:
+        self._store, self._clock, self._now, self._read = store, clock, now, -1e9
         self._keys: dict[str, ApiKeyRow] = {}
 
     def find(self, key: str) -> ApiKeyRow | None:
@@ -62,7 +117,8 @@ class Keyring:
         """The key of this id, if it is in use."""
         if self._clock() - self._read > _FRESH:
             self.refresh()
-        return self._keys.get(name)
+        key = self._keys.get(name)
+        return key if key is not None and key_status(key, self._now()) == "in use" else None
 
     def refresh(self) -> None:
         self._keys, self._read = {row.id: row for row in self._store.api_keys() if not row.revoked}, self._clock()

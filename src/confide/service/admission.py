@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confide.errors import ConfideError
-from confide.service.live import LiveRun
+from confide.errors import AnotherRound, ConfideError
+from confide.service.live import Ints, LiveRun
 from confide.service.store import Taken, Transaction
 
 
@@ -20,6 +20,32 @@ class Report:
     nonce: bytes = field(repr=False)
     generation: int
     content: Any = field(repr=False)  # joint: (states, actions, rewards); local: the bytes of a message
+    # The digest of the round that it answers, of a joint run. Whoever was served by the service itself may leave it out.
+    answered: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WellFormed:
+    """A report that can be counted, and what its message adds to the sum (None: the run is joint, or the report is late)."""
+
+    report: Report
+    steps: Ints | None = field(repr=False)
+    another_round: bool = False
+
+
+def check_form(run: LiveRun, report: Report) -> WellFormed | None:
+    """The report, if it is well-formed. This is decided before anybody looks at the person.
+
+    Otherwise somebody with a device key could send nonsense in a person's name again and again, and
+    read from the answers whether the person is enrolled or has reported.
+    """
+    try:
+        steps = run.decoded(report.content, report.generation)
+        return WellFormed(report, steps, another_round=run.is_another_round(report.generation, report.answered))
+    except AnotherRound:
+        return WellFormed(report, None, another_round=True)
+    except ConfideError:
+        return None
 
 
 class Admission:
@@ -34,39 +60,38 @@ class Admission:
         self._new: list[tuple[bytes, Taken]] = []
         self._charges: dict[bytes, float] = {}
 
-    def admit(self, report: Report) -> tuple[str, Any]:
-        """What becomes of a report, and what it adds if it is a message. The answer depends on its content only where it is no message."""
+    def admit(self, well_formed: WellFormed) -> str:
+        """What becomes of a well-formed report, whatever it says."""
+        report = well_formed.report
         run, taken = self._run, self._taken.setdefault(report.who, [])
         if any(place.nonce == report.nonce for place in taken):
-            return "same", None
-        refused = self._refused(report, taken)
+            return "same"
+        refused = self._refused(well_formed, taken)
         if refused:
-            return refused, None
-        try:
-            decoded = run.decoded(report.content, report.generation)
-        except ConfideError:
-            return "invalid", None
+            return refused
         slot = next((place.slot for place in taken if place.nonce is None), len(taken))
         cost = run.cost(slot + 1)
         spent = self._spent.get(report.person, 0.0) + cost
         if spent > self._cap * (1 + 1e-9):
-            return "over-budget", None
+            return "over-budget"
         self._spent[report.person] = spent
         if math.isfinite(cost):
             self._charges[report.person] = self._charges.get(report.person, 0.0) + cost
         place = Taken(slot, run.generation, report.nonce)
         self._taken[report.who] = [*(each for each in taken if each.slot != slot), place]
         self._new.append((report.who, place))
-        return "counted", decoded
+        return "counted"
 
-    def _refused(self, report: Report, taken: list[Taken]) -> str:
+    def _refused(self, well_formed: WellFormed, taken: list[Taken]) -> str:
         """Why a report is not counted, whatever it says; empty if it is. What can be said without looking at the person is said first: a
         report of another release is no way to ask whether somebody took part, and neither is the rest of a batch that has closed."""
-        run = self._run
+        run, report = self._run, well_formed.report
         if run.status != "open" or run.size == 0:
             return "finished" if run.size == 0 else run.status
         if report.generation != run.generation:
             return "invalid" if report.generation > run.generation else "late"
+        if well_formed.another_round:
+            return "another-round"
         if run.spec.batch.rule == "deadline" and not any(place.generation == run.generation for place in taken):
             return "not-enrolled"
         reports = [place for place in taken if place.nonce is not None]

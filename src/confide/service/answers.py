@@ -29,6 +29,7 @@ TITLES = {
     "not-enrolled": "This person is not enrolled in the open batch",
     "another-report": "This person has sent another report already",
     "late": "The report was planned with a release that is closed",
+    "another-round": "The report answers another round than the one that follows from the release",
     "finished": "The run takes no more reports",
     "paused": "The run is paused",
     "unavailable": "The service cannot write at the moment; send the same bytes again",

@@ -2,89 +2,55 @@
 
 It needs neither the planner nor the compiler nor OpenDP: rounds are plain tables, and noise is drawn by whole numbers. Under local privacy
 the contribution becomes one message on this device; whatever tables the server sends, it keeps the epsilon that the person accepts.
+The service is not trusted: everything that it sends is checked before it is used (`checks`), and what is refused raises a `ConfideError`.
 """
 
 import base64
-import http.client
+import hashlib
+import hmac
 import json
+import os
 import random
+import re
 import secrets
+import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from confide._durable import replace
-from confide.errors import ConfideError, InvalidParameter, PromiseBroken, SignatureError, StaleMessage, StateError
+from confide._locks import lock, open_lock
+from confide.arguments import private_kind, real, whole
+from confide.errors import (
+    AnotherRound,
+    InvalidParameter,
+    PrivacyError,
+    PromiseBroken,
+    SignatureError,
+    StaleMessage,
+    StateError,
+)
 from confide.mechanisms.exact import ExactSource
 from confide.mechanisms.sources import FastSource, NoiseSource
+from confide.service.checks import check_keys, check_manifest, check_round, fields, one_of, parse_json
 from confide.service.documents import Statement, canonical, check_chain, check_signature, digest
 from confide.service.episodes import contribution
 from confide.service.messages import mechanism_of, message
+from confide.service.transport import Response, Send, ServiceRefused, over_http, refusal, retried
 
-_TRIES = 8
-_LONGEST = 300.0  # seconds to wait, whatever the service asks for
 _JOINS = 3  # batches that may close while a device joins
-_RETRY = (408, 429, 500, 502, 503, 504)
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    status: int
-    headers: Mapping[str, str]  # by names in lower case
-    body: bytes
-
-
-Send = Callable[[str, str, Mapping[str, str], bytes | None], Response]
-
-
-def over_http(timeout: float = 30.0) -> Send:
-    """By the standard library."""
-
-    def send(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
-        request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=timeout) as answer:
-                return Response(answer.status, _lower(answer.headers), answer.read())
-        except urllib.error.HTTPError as error:
-            with error:
-                return Response(error.code, _lower(error.headers), error.read())
-
-    return send
-
-
-def _lower(headers: Any) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
-
-
-def retried(send: Send, request: tuple[str, str, Mapping[str, str], bytes | None], sleep: Callable[[float], None]) -> Response:
-    """The same bytes again while the service or the network is away."""
-    for tried in range(_TRIES):
-        try:
-            answer = send(*request)
-            if answer.status not in _RETRY or tried == _TRIES - 1:
-                return answer
-            said = answer.headers.get("retry-after", "")
-            asked = min(float(said), _LONGEST) if said.isdecimal() else 0.0
-        except (OSError, http.client.HTTPException) as error:
-            if tried == _TRIES - 1:
-                raise ServiceRefused(503, type(error).__name__, f"cannot be reached: {type(error).__name__}") from None
-            asked = 0.0
-        sleep(max(asked, random.uniform(0.5, 1.0) * 0.1 * 2**tried))
-    raise ServiceRefused(503, "unavailable")
-
-
-class ServiceRefused(ConfideError):
-    """The service answered with an error that a retry does not mend."""
-
-    def __init__(self, status: int, kind: str, said: str | None = None) -> None:
-        super().__init__(f"the service {said or f'answered {status}: {kind}'}")
-        self.status, self.kind = status, kind
+_HEADERS = {
+    "confide-generation": re.compile("[0-9]{1,15}"),
+    "confide-digest": re.compile("[0-9a-f]{64}"),
+    "confide-previous": re.compile("[0-9a-f]{64}"),
+    "confide-signature": re.compile("[0-9a-f]{128}"),
+    "confide-key": re.compile("[0-9a-f]{16}"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +61,10 @@ class Accepts:
     delta: float = 0.0
     trust: str = "joint"  # local: nobody but this device sees the data
     simulation: bool = False  # whether fast noise is acceptable
+
+    def __post_init__(self) -> None:
+        real("epsilon", self.epsilon, above=0, finite=False)
+        real("delta", self.delta, at_least=0, at_most=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +80,16 @@ class Device:
     """One person's device in one run.
 
     `store` is a file: the message is in it before it is sent, so that a device that restarts sends the same bytes, and never noises its
-    data twice. `key` pins the run's signing key (64 hexadecimal digits); without it the first manifest that is seen is trusted, and kept
-    in the store. A release that is older than the newest one seen, or another one of the same number, is refused.
+    data twice. Any number of devices may share a store, in one process or in several: they take turns by a lock on a file beside it, and
+    read it again before noise is drawn.
+
+    A store belongs to one person in one run, and a device of another person is refused. For that the store has a salted hash of `subject`.
+    Whoever holds the file can test whether it belongs to a person whose name they guess. A report that waits for its answer names the
+    person.
+
+    A device without a store cannot know of another one: keep one of them for a person, and make it after a fork, because a process that was
+    forked is refused. `key` pins the run's signing key (64 hexadecimal digits); without it the first manifest that is seen is trusted, and
+    kept in the store. A release that is older than the newest one seen, or another one of the same number, is refused.
     """
 
     def __init__(
@@ -128,18 +106,25 @@ class Device:
         source: NoiseSource | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        private_kind("subject", subject, str)
         self._base, self.run, self._subject = f"{url.rstrip('/')}/v1/runs/{run}", run, subject
         self._api_key, self._accepts, self._pinned = api_key, accepts, key
         self._send, self._source, self._sleep = send or over_http(), source or ExactSource(), sleep
         self._path = None if store is None else Path(store)
-        self._kept: dict[str, Any] = {"which": secrets.randbits(128)}  # of several policies: drawn before there are any data
-        if self._path is not None and self._path.exists():
-            self._kept = json.loads(self._path.read_text())
-            if self._kept.get("run", run) != run:
-                raise StateError("the store is of a device in another run")
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        salt = secrets.token_hex(16)
+        # Of several policies, `which` chooses one. It is drawn before there are any data.
+        self._kept: dict[str, Any] = {"which": secrets.randbits(128), "salt": salt, "person": _salted(salt, subject)}
+        self._read_store()
         self.manifest: dict[str, Any] | None = None
         self._manifest_digest, self._keys = "", dict[str, bytes]()
         self.round: Round | None = None
+
+    def __reduce__(self) -> NoReturn:
+        raise PrivacyError(
+            "a device cannot be copied or pickled, because two copies would noise the same data twice: share a store"
+        )
 
     # reading
 
@@ -147,12 +132,14 @@ class Device:
         """Verify the manifest, its promise and the current release; the round after it."""
         if self.manifest is None:
             self._read_manifest()
+        assert self.manifest is not None
         release, generation, answer = self._current()
         statement = Statement(
-            "round", self.run, self._manifest_digest, generation, digest(answer.body), release.headers["confide-digest"]
+            "round", self.run, self._manifest_digest, generation, digest(answer.body), _header(release, "confide-digest")
         )
         self._check(answer, statement)
-        document = json.loads(answer.body)
+        local = self.manifest["promise"]["trust"] == "local"
+        document = check_round(parse_json("the round", answer.body), self.run, generation, local=local)
         self.round = Round(generation, _drawn(document, self._kept["which"]), document)
         return self.round
 
@@ -169,19 +156,24 @@ class Device:
 
     def _read_manifest(self) -> None:
         answer = self._get("manifest")
-        manifest = json.loads(answer.body)
+        manifest = check_manifest(parse_json("the manifest", answer.body))
         public = bytes.fromhex(manifest["key"]["public"])
         known = self._pinned or self._kept.get("key")
         if known is not None and public.hex() != known:
             raise SignatureError("the manifest is signed by another key than the one this device knows")
-        check_signature(public, bytes.fromhex(answer.headers["confide-signature"]), _of_manifest(self.run, answer.body))
+        check_signature(public, bytes.fromhex(_header(answer, "confide-signature")), _of_manifest(self.run, answer.body))
         if manifest["run"] != self.run or self._kept.get("manifest", digest(answer.body)) != digest(answer.body):
             raise SignatureError("the run has another manifest than the one this device knows")
         self._check_promise(manifest)
-        self._keys = check_chain(json.loads(self._get("keys").body)["keys"], public)
+        self._keys = self._read_keys(public)
         self.manifest, self._manifest_digest = manifest, digest(answer.body)
-        self._kept |= {"run": self.run, "key": public.hex(), "manifest": self._manifest_digest}
-        self._keep()
+        with self._turn() as kept:
+            if kept.get("manifest", self._manifest_digest) != self._manifest_digest:
+                raise SignatureError("the run has another manifest than the one this device knows")
+            kept |= {"run": self.run, "key": public.hex(), "manifest": self._manifest_digest}
+
+    def _read_keys(self, trusted: bytes) -> dict[str, bytes]:
+        return check_chain(check_keys(parse_json("the list of keys", self._get("keys").body)), trusted)
 
     def _check_promise(self, manifest: Mapping[str, Any]) -> None:
         promise, accepts = manifest["promise"], self._accepts
@@ -196,32 +188,29 @@ class Device:
             raise PromiseBroken("the run is a simulation: somebody who knows the seed can subtract its noise")
 
     def _check_release(self, release: Response) -> int:
-        generation, found = int(release.headers["confide-generation"]), release.headers["confide-digest"]
-        statement = Statement(
-            "release", self.run, self._manifest_digest, generation, digest(release.body), release.headers["confide-previous"]
-        )
+        generation, shown = int(_header(release, "confide-generation")), _header(release, "confide-digest")
+        previous = _header(release, "confide-previous")
+        statement = Statement("release", self.run, self._manifest_digest, generation, digest(release.body), previous)
         self._check(release, statement)
-        newest, seen = self._kept.get("generation", -1), self._kept.get("digest", "")
-        if generation < newest:
-            raise SignatureError(f"the service shows release {generation}, and this device has seen release {newest}")
-        if generation == newest and found != seen:
-            raise SignatureError(f"the service shows two different releases {generation}")
-        if generation == newest + 1 and seen and statement.previous != seen:
-            raise SignatureError(f"release {generation} does not follow the one that this device has seen")
-        self._kept |= {"generation": generation, "digest": found}
-        self._keep()
+        with self._turn() as kept:
+            newest, seen = kept.get("generation", -1), kept.get("digest", "")
+            if generation < newest:
+                raise SignatureError(f"the service shows release {generation}, and this device has seen release {newest}")
+            if generation == newest and shown != seen:
+                raise SignatureError(f"the service shows two different releases {generation}")
+            if generation == newest + 1 and seen and previous != seen:
+                raise SignatureError(f"release {generation} does not follow the one that this device has seen")
+            kept |= {"generation": generation, "digest": shown}
         return generation
 
     def _check(self, answer: Response, statement: Statement) -> None:
-        public = self._keys.get(answer.headers["confide-key"])
-        if public is None:  # a new one, endorsed by one that is known
-            trusted = bytes.fromhex(self._kept["key"])
-            self._keys = check_chain(json.loads(self._get("keys").body)["keys"], trusted)
-            public = self._keys.get(answer.headers["confide-key"])
-        if public is None:
+        name = _header(answer, "confide-key")
+        if name not in self._keys:  # a new one, endorsed by one that is known
+            self._keys = self._read_keys(bytes.fromhex(self._kept["key"]))
+        if name not in self._keys:
             raise SignatureError("the document is signed by a key that is none of the run's")
-        check_signature(public, bytes.fromhex(answer.headers["confide-signature"]), statement.to_bytes())
-        if statement.digest != answer.headers["confide-digest"]:
+        check_signature(self._keys[name], bytes.fromhex(_header(answer, "confide-signature")), statement.to_bytes())
+        if statement.digest != _header(answer, "confide-digest"):
             raise SignatureError("the document has another digest than it says")
 
     # acting and reporting
@@ -241,21 +230,26 @@ class Device:
         episode that is shorter, or has states that do not exist, is counted and contributes zero, without an error.
         `StaleMessage` if the release that the episode was planned with is closed: the data are not sent again.
         """
-        if "sent" not in self._kept and "outcome" not in self._kept:
-            if self.round is None:
-                raise InvalidParameter("a report is about an episode that was planned: call join first")
-            if not len(states) - 1 == len(actions) == len(rewards):
-                sizes = f"{len(states)} states, {len(actions)} actions and {len(rewards)} rewards"
-                raise InvalidParameter(
-                    f"an episode has an action and a reward for each step, and one more state than steps, got {sizes}"
-                )
-            body = self.body(states, actions, rewards)
-            self._kept |= {"sent": base64.b64encode(body).decode(), "nonce": secrets.token_urlsafe(24)}
-            self._keep()  # before it is sent
+        with self._turn() as kept:
+            if "sent" not in kept and "outcome" not in kept:
+                body = self._episode_body(states, actions, rewards)
+                kept |= {"sent": base64.b64encode(body).decode(), "nonce": secrets.token_urlsafe(24)}  # stored before it is sent
         outcome = self._sent() if "sent" in self._kept else "same"
         if "late" in (outcome, self._kept["outcome"]):
             raise StaleMessage("the release that the report was planned with is closed: it was not counted")
+        if "another-round" in (outcome, self._kept["outcome"]):
+            raise AnotherRound("the service has planned another round than the one that the report answers: it was not counted")
         return outcome
+
+    def _episode_body(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> bytes:
+        if self.round is None:
+            raise InvalidParameter("a report is about an episode that was planned: call join first")
+        if not len(states) - 1 == len(actions) == len(rewards):
+            sizes = f"{len(states)} states, {len(actions)} actions and {len(rewards)} rewards"
+            raise InvalidParameter(
+                f"an episode has an action and a reward for each step, and one more state than steps, got {sizes}"
+            )
+        return self.body(states, actions, rewards)
 
     def _sent(self) -> str:
         """The stored report, until it is answered; then it is deleted: it may be somebody's data."""
@@ -263,16 +257,20 @@ class Device:
         answer = self._retried("POST", "reports", headers, base64.b64decode(self._kept["sent"]))
         if answer.status not in (200, 201, 410):
             raise ServiceRefused(answer.status, refusal(answer))
-        outcome = "late" if answer.status == 410 else str(json.loads(answer.body)["outcome"])
-        self._kept = {name: value for name, value in self._kept.items() if name not in ("sent", "nonce")} | {"outcome": outcome}
-        self._keep()
+        outcome = _outcome(answer) if answer.status != 410 else "late"
+        if answer.status == 410 and refusal(answer) == "another-round":
+            outcome = "another-round"
+        with self._turn() as kept:
+            for name in ("sent", "nonce"):
+                kept.pop(name, None)
+            kept["outcome"] = outcome
         return outcome
 
     def body(self, states: Sequence[Any], actions: Sequence[Any], rewards: Sequence[Any]) -> bytes:
         """The bytes of a report. Under local privacy each call draws noise: `report` calls it once."""
         assert self.round is not None and self.manifest is not None
         if self.manifest["promise"]["trust"] != "local":
-            return joint_body(self.round.generation, self._subject, (states, actions, rewards))
+            return joint_body(self.round.generation, self._subject, (states, actions, rewards), self.round.document["round"])
         message = base64.b64encode(self._message(states, actions, rewards)).decode()
         return canonical({"subject": self._subject, "generation": self.round.generation, "message": message})
 
@@ -284,7 +282,7 @@ class Device:
             raise PromiseBroken(f"the run wants {channel['source']} noise, and this device has {self._source.name}")
         mechanism = mechanism_of(channel, statistic, self._accepts.epsilon, self._accepts.delta)
         steps = contribution(statistic, channel, (states, actions, rewards))
-        return message(channel, mechanism, steps, self.round.generation, self._source)
+        return message(channel, mechanism, steps, self.round.generation, self.round.document["round"], self._source)
 
     # sending
 
@@ -298,23 +296,71 @@ class Device:
         full = {"Authorization": f"Bearer {self._api_key}", **headers} if method == "POST" else dict(headers)
         return retried(self._send, (method, f"{self._base}/{path}", full, body), self._sleep)
 
-    def _keep(self) -> None:
-        if self._path is not None:
-            replace(self._path, json.dumps(self._kept).encode(), mode=0o600)
+    # the store
+
+    @contextmanager
+    def _turn(self) -> Iterator[dict[str, Any]]:
+        """What is kept, read again, for this device alone. What is changed is durable when the block ends; after an error nothing is."""
+        with self._lock:
+            if self._path is None:
+                if os.getpid() != self._process:
+                    raise PrivacyError(
+                        "a device without a store was copied by a fork, and both copies would noise the same data: give it a store"
+                    )
+                kept = dict(self._kept)
+                yield kept
+                self._kept = kept
+                return
+            handle = open_lock(self._path.with_name(self._path.name + ".lock"))
+            try:
+                lock(handle)
+                self._read_store()
+                kept = dict(self._kept)
+                yield kept
+                if kept != self._kept or not self._path.exists():
+                    replace(self._path, json.dumps(kept).encode(), mode=0o600)
+                self._kept = kept
+            finally:
+                os.close(handle)
+
+    def _read_store(self) -> None:
+        if self._path is None or not self._path.exists():
+            return
+        try:
+            kept = json.loads(self._path.read_bytes())
+            same_person = hmac.compare_digest(kept["person"], _salted(kept["salt"], self._subject))
+            whole_store = isinstance(kept["which"], int)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            whole_store = False
+        if not whole_store:
+            raise StateError("the store is damaged: it is not that of a device")
+        if kept.get("run", self.run) != self.run:
+            raise StateError("the store is of a device in another run")
+        if not same_person:
+            raise StateError("the store is of another person: give each person a store of their own")
+        self._kept = kept
+
+
+def _salted(salt: str, subject: str) -> str:
+    """By which a store recognizes its person without their name in clear."""
+    return hmac.new(salt.encode(), subject.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
 def act(policy: Mapping[str, Any], step: int, state: Any) -> Any:
     """The action of a policy of a round; where it is random, by the system's entropy."""
     match policy["kind"]:
         case "tabular":
-            return policy["actions"][step][state]
+            actions = policy["actions"][_index("step", step, policy["actions"])]
+            return actions[_index("state", state, actions)]
         case "stochastic":
-            weights = policy["weights"][step][state]
+            table = policy["weights"][_index("step", step, policy["weights"])]
+            weights = table[_index("state", state, table)]
             return random.SystemRandom().choices(range(len(weights)), weights)[0]
         case "random":
             return secrets.randbelow(policy["choices"])
         case "linear":
-            return (np.asarray(policy["gains"][step]) @ np.asarray(state, dtype=float)).tolist()
+            gains = policy["gains"][_index("step", step, policy["gains"])]
+            return (np.asarray(gains) @ np.asarray(state, dtype=float)).tolist()
         case "context":
             contexts = np.asarray(state, dtype=float)
             scores = contexts @ np.asarray(policy["weights"])
@@ -322,6 +368,11 @@ def act(policy: Mapping[str, Any], step: int, state: Any) -> Any:
                 scores = scores + np.linalg.norm(contexts @ np.asarray(policy["widths"]).T, axis=-1)
             return int(scores.argmax())
     raise InvalidParameter(f"this client knows no policy of kind {policy['kind']!r}")
+
+
+def _index(name: str, value: Any, rows: Sequence[Any]) -> int:
+    """An index of `rows`. A negative one is an error: Python would count it from the end."""
+    return whole(name, value, at_least=0, at_most=len(rows) - 1)
 
 
 def _drawn(document: Mapping[str, Any], number: int) -> Mapping[str, Any]:
@@ -335,18 +386,22 @@ def _of_manifest(run: str, body: bytes) -> bytes:
     return Statement("manifest", run, "", 0, digest(body)).to_bytes()
 
 
-def refusal(answer: Response) -> str:
-    """The kind of a problem (RFC 9457)."""
-    try:
-        return str(json.loads(answer.body)["type"]).rsplit("/", 1)[-1]
-    except (ValueError, KeyError, TypeError):
-        return "no reason given"
+def _header(answer: Response, name: str) -> str:
+    value = answer.headers.get(name)
+    if not isinstance(value, str) or not _HEADERS[name].fullmatch(value):
+        raise SignatureError(f"the answer has no valid header {name}")
+    return value
 
 
-def joint_body(generation: int, subject: str, episode: Sequence[Any]) -> bytes:
-    """A report of a joint run: the episode itself."""
+def _outcome(answer: Response) -> str:
+    given = fields("the answer to a report", parse_json("the answer to a report", answer.body))
+    return one_of("outcome", given.get("outcome"), ("counted", "same"))
+
+
+def joint_body(generation: int, subject: str, episode: Sequence[Any], answered: str) -> bytes:
+    """A report of a joint run: the episode itself, and the digest of the round by which the person was served."""
     trajectory = dict(zip(("states", "actions", "rewards"), map(_plain, episode), strict=True))
-    return canonical({"subject": subject, "generation": generation, "trajectory": trajectory})
+    return canonical({"subject": subject, "generation": generation, "round": answered, "trajectory": trajectory})
 
 
 def _plain(part: Any) -> Any:

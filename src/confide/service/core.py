@@ -2,13 +2,11 @@
 
 One thread writes. It takes what is queued, up to `GROUP` reports, as one transaction: who reported, and the open sum. Only then are they
 answered. A batch that is full, or whose time has come, is closed by the same thread: noise, state, release and signature are one
-transaction; then the mark outside of the database; then the release is shown; then the next round is planned. Whatever fails, memory is
-thrown away and read again from the store.
+transaction; then the mark outside of the database; then the release is shown. The next round is planned by another thread (`live_runs`).
+Whatever fails, memory is thrown away and read again from the store.
 """
 
-import contextlib
 import logging
-import math
 import queue
 import threading
 import time
@@ -18,24 +16,28 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-
-from confide.errors import ConfideError, InvalidParameter, StateError, StoreError, StreamExhausted
-from confide.learning.learner import Learner
-from confide.service.admission import Admission, Report
-from confide.service.documents import ReleaseRow, SigningKey, Statement, digest
+from confide.errors import ConfideError, InvalidParameter, StateError, StoreError
+from confide.privatizers import Schedule
+from confide.service import live_runs
+from confide.service.admission import Admission, Report, WellFormed, check_form
+from confide.service.creation import check_new, check_same, new_records
+from confide.service.documents import ReleaseRow
 from confide.service.keys import KeyFolder
-from confide.service.live import LiveRun, Signed, cost_of, load, made_learner, signed_release
-from confide.service.manifest import certificate_of, manifest_of
-from confide.service.marks import Marks, RolledBack
-from confide.service.spec import RunSpec, write_spec
-from confide.service.store import Moved, OpenSum, RunRow, SigningKeyRow, Store, Taken, Transaction
+from confide.service.live import LiveRun, made_learner
+from confide.service.live_runs import LiveRuns
+from confide.service.marks import Marks
+from confide.service.signing_keys import current_key, rotated
+from confide.service.spec import RunSpec
+from confide.service.store import Moved, OpenSum, Store, Taken, Transaction
 
 log = logging.getLogger("confide.service")
 GROUP = 512  # reports in one transaction, at most
 QUEUE = 20_000  # reports that may wait
 LOOK = 0.25  # seconds until a release of another worker is shown by this one
-AGAIN = 2.0  # seconds until a run that failed is read again, if nobody reports to it
+# Seconds that the writer waits for a round. Most are planned by then, and it would cost more to take reports meanwhile.
+USUAL_PLANNING = 0.02
+PATIENCE = 5.0  # seconds that reports wait for their run to be planned, before they are answered with 503
+RUN_MEMORY = 10**9  # bytes that a run may need, unless the operator says otherwise
 TRIES = 3  # of a group of reports, while other workers are faster
 STATUS = {  # what becomes of a report, and its status of HTTP
     "counted": 201,
@@ -45,6 +47,7 @@ STATUS = {  # what becomes of a report, and its status of HTTP
     "not-enrolled": 403,
     "another-report": 409,
     "late": 410,
+    "another-round": 410,
     "finished": 410,
     "paused": 503,
     "unavailable": 503,
@@ -63,6 +66,10 @@ class Answer:
         return STATUS[self.outcome]
 
 
+class Wake:
+    """It is in the queue of reports when a run was prepared."""
+
+
 Reply = Callable[[Answer], None]
 Ticket = tuple[Report, Reply]
 
@@ -78,105 +85,78 @@ class Service:
         *,
         clock: Callable[[], float] = time.time,
         fault: Callable[[str], None] = lambda _: None,
+        run_memory: int = RUN_MEMORY,
     ) -> None:
+        """`run_memory`: bytes that a run may need, by an estimate that is made before the run is."""
         self.store, self.keys, self.marks = store, keys, marks
         self._clock, self._fault = clock, fault
-        self.runs: dict[str, LiveRun] = {}
+        self._live = LiveRuns(store, keys, marks, memory=run_memory, fault=lambda point: self._fault(point))
+        self.runs = self._live.by_name
         self.counts: Counter[tuple[str, str]] = Counter()  # of answers, by run and outcome: for operators
         self.commits: Counter[str] = Counter()
-        self._failed: set[str] = set()
-        self._left: set[str] = set()  # runs that are finished, and older in the database than what was shown
         self._looked, self._cause = time.monotonic(), ""
-        self._queue: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Ticket | Wake | None] = queue.SimpleQueue()
+        self._creating = threading.Lock()
+        # Reports to runs that are being prepared, and when they came.
+        self._parked: dict[str, list[tuple[Ticket, float]]] = {}
+        # Runs whose reports have just waited: if such a run fails again, its reports do not wait for the next attempt.
+        self._have_waited: set[str] = set()
         self._thread: threading.Thread | None = None
         self._stopping = False
         self.key = current_key(store, keys)
         for name in store.runs():
-            self._reload(name)
+            self._live.try_again(name, self.key)
 
     # runs
 
-    def create(self, spec: RunSpec, actor: str = "command line") -> LiveRun:
-        """A new run, or the one that is there with the same settings. Its manifest is durable before anybody can read it."""
-        self._look(at_once=True)
+    def create(self, spec: RunSpec, actor: str = "command line") -> None:
+        """Make a new run, unless it is there with the same settings. Its manifest is durable before anybody can read it.
+
+        This may take long. It holds up neither the writer nor other runs, if it is called in a thread of its own.
+        """
+        with self._creating:
+            self._create_once(spec, actor)
+
+    def _create_once(self, spec: RunSpec, actor: str) -> None:
+        if spec.name in self._live.left_out:
+            raise StateError(f"run {spec.name} is finished, and cannot be served any more. Choose another name")
+        row = self.store.run(spec.name)
+        if row is None:
+            self._live.check_size(spec)
+            self._create(spec, actor)
+        else:
+            check_same(spec, row)
+        if spec.name not in self.runs and self._live.works(spec.name):
+            self._live.prepare(spec.name, self.key).wait()
+
+    def _create(self, spec: RunSpec, actor: str) -> None:
         if spec.batch.rule == "deadline" and spec.batch.start is None:
-            known = self.runs.get(spec.name)
-            start = known.spec.batch.start if known else float(int(self._clock()))
-            spec = replace(spec, batch=replace(spec.batch, start=start))
-        if spec.name in self.runs:
-            if self.runs[spec.name].spec != spec:
-                raise InvalidParameter(
-                    f"run {spec.name} exists with other settings: a manifest is never changed; choose another name"
-                )
-            return self.runs[spec.name]
+            spec = replace(spec, batch=replace(spec.batch, start=float(int(self._clock()))))
         if self.marks.read(spec.name) is not None:
             raise StateError(
                 f"run {spec.name} was served before, from another database: its users must not be asked again. Choose another name"
             )
         learner = made_learner(spec)
-        self._check_new(spec, learner)
-        certificate = _json_bytes(certificate_of(spec, learner).document)
-        manifest = manifest_of(spec, learner, certificate, self.key, self._clock())
-        signature = self.key.sign(Statement("manifest", spec.name, "", 0, digest(manifest)).to_bytes())
-        row = RunRow(spec.name, write_spec(spec), manifest, signature, self.key.id, certificate, "open", 0, learner.save())
-        named = _Named(spec.name, Signed(manifest, digest(manifest), signature, self.key.id))
-        first = signed_release(named, learner.publish(spec.name), 0, 0, digest(manifest), self.key)
+        now = self._clock()
+        check_new(spec, learner, self._live.cap, now)
+        row, first = new_records(spec, learner, self.key, now)
         with self.store.transaction() as tx:
-            tx.create_run(row, first)
+            tx.create_run(row, first, learner.save())
             tx.audit(self._now(), actor, "create", spec.name)
-        self._reload(spec.name)
-        return self.runs[spec.name]
-
-    def _check_new(self, spec: RunSpec, learner: Learner) -> None:
-        """A run that could not keep what it says is refused before it is one."""
-        if not np.isfinite(learner.guarantee.epsilon):
-            raise InvalidParameter("a service needs a promise: epsilon must be finite")
-        if spec.batch.deadline(0) <= self._clock():
-            raise InvalidParameter("the first batch would be closed already: start plus every must lie in the future")
-        cap = min(spec.cap, self._cap())
-        if cost_of(learner)(1) > cap * (1 + 1e-9):
-            raise InvalidParameter(
-                "nobody could report: one report costs more than a person may lose over all runs of this service. Choose a smaller "
-                "epsilon, or a larger person_epsilon if no other run of the service has a smaller one"
-            )
-
-    def _cap(self) -> float:
-        """What a person may lose over all runs, in mu^2: the least that a run promises. One that promises none keeps what others do."""
-        return min((run.cap for run in list(self.runs.values())), default=math.inf)
-
-    def _reload(self, name: str) -> None:
-        """Throw memory away. Until this has worked, reports are answered with 503."""
-        self._failed.add(name)
-        with contextlib.suppress(StoreError):  # a close may have failed at this: old sums are still in the log
-            self.store.forget()
-        try:
-            made = load(name, self.store, self.keys, self.marks)
-        except RolledBack:
-            if self.store.head(name).status != "finished":
-                raise
-            log.error("run %s is finished, and not served: the database is older than what was shown", name)
-            self._left.add(name)
-            self._failed.discard(name)
-            return
-        self.runs[name] = made
-        self._plan(made)
-        self._failed.discard(name)
 
     def _follow(self, name: str) -> None:
         """What other workers have done: a release, a pause. Nothing here is thrown away if they have done nothing."""
         head, run = self.store.head(name), self.runs[name]
         if head.generation == run.generation:
             run.status, run.users = head.status, head.users
-            return
-        made = load(name, self.store, self.keys, self.marks)
-        self._plan(made)
-        self.runs[name] = made
+        else:
+            self._live.prepare(name, self.key)
 
-    def _look(self, *, at_once: bool = False) -> None:
+    def _look(self) -> None:
         """Every now and then: other workers' releases, runs and signing keys, and runs that failed."""
         alone = self.store.workers == 1
-        wait = AGAIN if alone else LOOK
-        if (alone and not self._failed) or (not at_once and time.monotonic() - self._looked < wait):
+        wait = live_runs.AGAIN if alone else LOOK
+        if (alone and not self._live.failures) or time.monotonic() - self._looked < wait:
             return
         self._looked = time.monotonic()
         names, cause = list(self.runs), ""
@@ -188,40 +168,43 @@ class Service:
             log.error("what other workers do could not be read: %s", cause)
         self._cause = cause
         for name in names:
-            if name in self._left:
+            if name in self._live.left_out or self._live.is_prepared_now(name):
                 continue
-            if name in self._failed or name not in self.runs:
-                with contextlib.suppress(Exception):  # it is not ready until this has worked
-                    self._reload(name)
+            if name in self._live.failures or name not in self.runs:
+                self._live.try_again(name, self.key)
             else:
                 self._caught_up(name)
 
-    def _plan(self, run: LiveRun) -> None:
-        try:
-            run.plan(self.key)
-        except StreamExhausted:
-            run.round = None  # nobody comes any more
-        self._fault("planned")
-
-    def _fail(self, name: str, what: str, error: Exception) -> None:
-        """Memory may be ahead of the store: it is thrown away before the next report. Of an error its type is logged, or what
-        the disk says: a text may hold somebody's data."""
-        cause = str(error) if isinstance(error, StoreError) else getattr(error, "strerror", None) or type(error).__name__
-        log.error("run %s: %s failed: %s", name, what, cause)
-        self._failed.add(name)
-
     @property
     def ready(self) -> bool:
+        """Whether reports are taken. A service is ready if the writer works and some run is ready, or if there is no run."""
         working = self._thread is None or self._thread.is_alive()
-        return working and not self._failed and not self._stopping
+        names = set(self.runs) | set(self._live.failures)
+        return working and not self._stopping and (not names or bool(names - set(self._live.failures)))
+
+    @property
+    def not_ready(self) -> dict[str, str]:
+        """The runs whose reports are answered with 503, and why. The names are public, the reasons are for operators."""
+        return {name: failure.cause for name, failure in sorted(self._live.failures.copy().items())}
+
+    def people(self, run: LiveRun) -> tuple[int, int]:
+        """How many users the open batch has, and how many reports the run has counted: by all workers, so the store is asked."""
+        head = self.store.head(run.name)
+        open_users = head.users if head.generation == run.generation else run.users
+        return open_users, sum(self.store.participants(run.name).values())
 
     @property
     def waiting(self) -> int:
-        return self._queue.qsize()
+        return self._queue.qsize() + sum(len(tickets) for tickets in self._parked.copy().values())
+
+    def check_size(self, spec: RunSpec) -> None:
+        """Refuse a run that needs more memory than one run may, before anything of its size is made."""
+        self._live.check_size(spec)
 
     # reports
 
     def start(self) -> None:
+        self._live.wake_writer = lambda: self._queue.put(Wake())
         self._thread = threading.Thread(target=self._work, name="confide-writer", daemon=True)
         self._thread.start()
 
@@ -235,7 +218,7 @@ class Service:
 
     def submit(self, report: Report, reply: Reply) -> None:
         """`reply` is called by the writer's thread, when what it says is durable."""
-        if self._stopping or self._queue.qsize() >= QUEUE:
+        if self._stopping or self.waiting >= QUEUE:
             reply(Answer("unavailable"))
             return
         self._queue.put((report, reply))
@@ -249,20 +232,24 @@ class Service:
                 self.handle(tickets)
             except Exception as error:
                 log.error("the writer failed: %s", type(error).__name__)
+        self._answer_parked(longer_than=-1.0)
 
     def _next(self) -> tuple[list[Ticket], bool]:
         now = self._clock()
-        opened = [run for run in list(self.runs.values()) if run.status == "open" and run.name not in self._failed]
+        opened = [run for run in list(self.runs.values()) if run.planned and run.status == "open" and self._live.works(run.name)]
         deadlines = [run.spec.batch.deadline(run.generation) for run in opened]
         wait = min([1.0 if self.store.workers == 1 else LOOK, *(max(0.0, at - now) for at in deadlines)])
-        tickets: list[Ticket] = []
+        tickets = self._take_over()
         try:
-            found = self._queue.get(timeout=wait)
-            while found is not None:
-                tickets.append(found)
-                if len(tickets) == GROUP:
+            received = self._queue.get(timeout=0 if tickets else wait)
+            while received is not None:
+                if isinstance(received, Wake):
+                    tickets += self._take_over()
+                else:
+                    tickets.append(received)
+                if len(tickets) >= GROUP:
                     return tickets, False
-                found = self._queue.get_nowait()
+                received = self._queue.get_nowait()
         except queue.Empty:
             return tickets, False
         return tickets, True
@@ -273,6 +260,7 @@ class Service:
         for ticket in tickets:
             waiting.setdefault(ticket[0].run, []).append(ticket)
         self._look()
+        self._answer_parked(longer_than=PATIENCE)
         self.close_due()
         for name, mine in waiting.items():
             rest = mine
@@ -280,45 +268,77 @@ class Service:
                 before = self.runs[name].generation, len(rest)
                 rest = self._settled(name, rest)
                 self.close_due()
-                if rest and (self.runs[name].generation, len(rest)) == before:  # not closed: they send the same bytes again later
+                if (
+                    rest and self.runs[name].planned and (self.runs[name].generation, len(rest)) == before
+                ):  # not closed: they send the same bytes again later
                     self._answer([(ticket, Answer("unavailable")) for ticket in rest])
                     rest = []
+        self._have_waited.clear()
 
     def _settled(self, name: str, tickets: list[Ticket], tries: int = TRIES) -> list[Ticket]:
         """Answer these; those for whom the open batch has no room are returned, to be asked again after it is closed."""
         try:
-            if name in self._failed:
-                self._reload(name)
+            if name in self._live.failures and name not in self._have_waited:
+                self._live.try_again(name, self.key)
+            if self._live.is_prepared_now(name):
+                self._parked.setdefault(name, []).extend((ticket, time.monotonic()) for ticket in tickets)
+                return []
+            if name in self._live.failures:
+                self._answer([(ticket, Answer("unavailable")) for ticket in tickets])
+                return []
             self._fault("received")
             run = self.runs[name]
             if run.due(self._clock()):
                 return tickets  # it is closed first
-            answers, rest = self._commit(run, tickets)
+            tickets, well_formed = self._answer_malformed(run, tickets)
+            answers, rest = self._commit(run, tickets, well_formed)
         except Moved as error:
             if tries > 1 and self._caught_up(name):
                 return self._settled(name, tickets, tries - 1)
-            self._fail(name, "reports", error)
+            self._live.fail(name, "reports", error)
             answers, rest = [Answer("unavailable")] * len(tickets), []
         except Exception as error:  # whatever it was, nothing of these reports is durable
-            self._fail(name, "reports", error)
+            self._live.fail(name, "reports", error)
             answers, rest = [Answer("unavailable")] * len(tickets), []
         self._answer([(ticket, answer) for ticket, answer in zip(tickets, answers, strict=False)])
         return rest
+
+    def _take_over(self) -> list[Ticket]:
+        """Runs that were prepared, and the reports that have waited for them."""
+        names = self._live.install_prepared()
+        self._have_waited.update(names)
+        return [ticket for name in names for ticket, _ in self._parked.pop(name, [])]
+
+    def _answer_parked(self, *, longer_than: float) -> None:
+        """Answer reports that have waited for so many seconds for their run to be prepared: their devices send them again."""
+        latest = time.monotonic() - longer_than
+        for name, tickets in list(self._parked.items()):
+            late = [ticket for ticket, since in tickets if since < latest]
+            self._parked[name] = [each for each in tickets if each[1] >= latest]
+            self._answer([(ticket, Answer("unavailable")) for ticket in late])
+
+    def _answer_malformed(self, run: LiveRun, tickets: list[Ticket]) -> tuple[list[Ticket], list[WellFormed]]:
+        """Answer what is no report, without a look at the store. The others are returned."""
+        checked = [(ticket, check_form(run, ticket[0])) for ticket in tickets]
+        self._answer([(ticket, Answer("invalid", run.generation)) for ticket, report in checked if report is None])
+        kept = [(ticket, report) for ticket, report in checked if report is not None]
+        return [ticket for ticket, _ in kept], [report for _, report in kept]
 
     def _caught_up(self, name: str) -> bool:
         try:
             self._follow(name)
         except Exception as error:
-            self._fail(name, "reading", error)
-            return False
-        return True
+            self._live.fail(name, "reading", error)
+        return name not in self._live.failures
 
-    def _commit(self, run: LiveRun, tickets: list[Ticket]) -> tuple[list[Answer], list[Ticket]]:
+    def _commit(self, run: LiveRun, tickets: list[Ticket], reports: list[WellFormed]) -> tuple[list[Answer], list[Ticket]]:
         """One transaction: who reported, what they lost, and the open sum."""
+        if not tickets:
+            return [], []
         most = run.at_once(self.store.workers, GROUP)
         with self.store.transaction() as tx:
             users = self._held(tx, run, alone=most == 0)
-            answers, added, counted = self._admitted(tx, run, tickets, users, most or GROUP)
+            answers, added, counted = self._admitted(tx, run, reports, users, most or GROUP)
             if counted:
                 tx.add_to_sum(run.name, OpenSum(run.generation, counted, added.astype("<i8").tobytes()))
             self._fault("summed")
@@ -335,25 +355,26 @@ class Service:
         return head.users
 
     def _admitted(
-        self, tx: Transaction, run: LiveRun, tickets: list[Ticket], users: int, most: int
+        self, tx: Transaction, run: LiveRun, reports: list[WellFormed], users: int, most: int
     ) -> tuple[list[Answer], Any, int]:
         answers: list[Answer] = []
         episodes: list[Any] = []
-        added, counted = 0, 0
+        added: Any = 0
+        counted = 0
         counts = run.spec.batch.rule == "count" and run.status == "open" and run.size > 0
-        room = min(max(run.size - users, 0), most) if counts else len(tickets)
-        group = Admission(tx, run, [report for report, _ in tickets], self._cap())
-        for report, _ in tickets:
+        room = min(max(run.size - users, 0), most) if counts else len(reports)
+        group = Admission(tx, run, [each.report for each in reports], self._live.cap)
+        for each in reports:
             if counted == room:  # full: the others are late, or of the next batch
                 break
-            outcome, decoded = group.admit(report)
+            outcome = group.admit(each)
             answers.append(Answer(outcome, run.generation))
             if outcome == "counted":
                 counted += 1
-                if decoded is None:
-                    episodes.append(report.content)
+                if each.steps is None:
+                    episodes.append(each.report.content)
                 else:
-                    added = added + decoded
+                    added = added + each.steps
         group.write()
         return answers, added + run.contribution(episodes) if episodes else added, counted
 
@@ -369,14 +390,14 @@ class Service:
 
     def close_due(self) -> None:
         for run in list(self.runs.values()):
-            while run.name not in self._failed and self.runs[run.name].due(self._clock()):
+            while self._live.works(run.name) and self.runs[run.name].due(self._clock()):
                 try:
                     self._close(self.runs[run.name])
                 except Moved as error:
-                    if not self._caught_up(run.name):
-                        self._fail(run.name, "a close", error)
+                    if not self._caught_up(run.name) and run.name not in self._live.failures:
+                        self._live.fail(run.name, "a close", error)
                 except Exception as error:  # the draw never left: memory is thrown away, and drawn anew
-                    self._fail(run.name, "a close", error)
+                    self._live.fail(run.name, "a close", error)
 
     def _close(self, run: LiveRun) -> None:
         with self.store.transaction() as tx:
@@ -396,7 +417,8 @@ class Service:
         self.marks.write(run.name, release.generation, release.digest)
         self._fault("marked")
         self._show(run, release)
-        self._plan(run)
+        self._live.prepare(run.name, self.key, run)
+        self._live.wait_for(run.name, USUAL_PLANNING)
 
     def _show(self, run: LiveRun, release: ReleaseRow) -> None:
         """From here on everybody can read it."""
@@ -408,30 +430,30 @@ class Service:
 
     def set_status(self, name: str, status: str, actor: str) -> None:
         """open, paused or finished; what is finished stays so."""
-        run = self.runs[name]
         with self.store.transaction() as tx:
             if tx.hold(name, alone=True).status == "finished":
                 raise InvalidParameter(f"run {name} is finished")
             tx.audit(self._now(), actor, status, name)
             tx.set_status(name, status)
-        run.status = status
+        if name in self.runs:
+            self.runs[name].status = status
 
     def enrol(self, name: str, subjects: Sequence[str], generation: int, actor: str) -> int:
         """People into a batch of a run with deadlines, before it closes. How many are new; a full batch refuses all of them."""
         run = self.runs[name]
         if run.spec.batch.rule != "deadline":
             raise InvalidParameter("people are enrolled into runs with the rule deadline; others take reports from anybody")
-        size = run.learner.schedule.size(generation) if hasattr(run.learner.schedule, "size") else run.size
         with self.store.transaction() as tx:
             opened = tx.hold(name, alone=True).generation
             if generation < opened:
                 raise InvalidParameter(f"batch {generation} is closed, the open one is {opened}")
+            places = _places(run, generation, opened)
             people = {run.pseudonyms.who(subject) for subject in subjects}
             known = tx.taken(name, sorted(people))
             new = people - set(known)
             tx.take(name, [(who, Taken(0, generation, None)) for who in sorted(new)])
-            if tx.enrolled(name, generation) > size:
-                raise InvalidParameter(f"batch {generation} has {size} places")
+            if tx.enrolled(name, generation) > places:
+                raise InvalidParameter(f"batch {generation} has {places} places")
             tx.audit(self._now(), actor, "enrol", f"{name} batch {generation}: {len(new)}")
         return len(new)
 
@@ -444,37 +466,20 @@ class Service:
         return datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """A run that is not in the store yet."""
+def _places(run: LiveRun, generation: int, opened: int) -> int:
+    """How many people may be enrolled into a batch, which is as many as its release is made for.
 
-    name: str
-    manifest: Signed
-
-
-def current_key(store: Store, keys: KeyFolder) -> SigningKey:
-    current = [row.id for row in store.signing_keys() if not row.retired]
-    if not current:
-        raise StateError("the service has no signing key: confide service init makes one")
-    return keys.signing_key(current[-1])
-
-
-def rotated(store: Store, keys: KeyFolder, actor: str, now: str) -> SigningKey:
-    before, made = current_key(store, keys), keys.new_signing_key()
-    with store.transaction() as tx:
-        tx.add_signing_key(key_row(made, before))
-        tx.audit(now, actor, "rotate", made.id)
-    return made
-
-
-def key_row(key: SigningKey, by: SigningKey | None) -> SigningKeyRow:
-    from confide.service.documents import endorsed
-
-    endorsement = b"" if by is None else by.sign(endorsed(key.public))
-    return SigningKeyRow(key.id, key.public, "" if by is None else by.id, endorsement, False)
-
-
-def _json_bytes(document: Any) -> bytes:
-    import json
-
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    A report needs a place in the open batch, and a place takes one report. So the sum of a batch is
+    never of more people than the learner closes it with.
+    """
+    schedule = run.learner.schedule
+    if isinstance(schedule, Schedule):
+        return schedule.size(generation)
+    if generation > opened:
+        raise InvalidParameter(
+            f"the size of batch {generation} is decided by release {generation}, which is not out yet: "
+            f"enrol people once the release is out, got generation={generation} while batch {opened} is open"
+        )
+    if run.generation != opened or not run.planned:
+        raise StoreError(f"the round of release {opened} is being planned: send the request again")
+    return run.size

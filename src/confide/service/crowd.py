@@ -12,7 +12,8 @@ import numpy as np
 from confide.errors import ConfideError, StaleMessage
 from confide.mechanisms.sources import NoiseSource
 from confide.policy import Policy, StochasticPolicy, TabularPolicy
-from confide.service.client import Accepts, Device, Response, Send, ServiceRefused, over_http
+from confide.service.client import Accepts, Device
+from confide.service.transport import Response, Send, ServiceRefused, over_http
 
 
 class Shared:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from confide.errors import MissingExtra, SignatureError
+from confide.errors import InvalidParameter, MissingExtra, SignatureError
 
 KINDS = ("manifest", "release", "round", "key")
 
@@ -20,7 +20,10 @@ def canonical(document: Mapping[str, Any]) -> bytes:
         import rfc8785
     except ImportError:
         raise missing() from None
-    return rfc8785.dumps(dict(document))
+    try:
+        return rfc8785.dumps(dict(document))
+    except rfc8785.CanonicalizationError as error:
+        raise InvalidParameter(f"the document cannot be written as JSON: {error}") from None
 
 
 def digest(data: bytes) -> str:

@@ -1,41 +1,82 @@
 """What an episode contributes, computed from the plain tables of a round: the device's side, without the compiler and the planner.
 
-Whatever is in an episode, and whatever tables a server sent, the result is a vector of the announced size; what makes no sense adds zero.
+Tables that make no sense are refused (`checks`). An episode that makes none contributes zero. Before noise is added, the result is checked
+again (`belongs`), without relying on how it was computed.
 """
 
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from confide.errors import InvalidParameter
+from confide.service.checks import BUDGET, MOST_WHOLE, check_statistic
 
 Ints = npt.NDArray[np.int64]
-_HEADER = struct.Struct(">4sBBQ16s8sI")
-_MAGIC, _VERSION = b"cfdm", 2
+_HEADER = struct.Struct(">4sBBQ16s8s32sI")
+_MAGIC, _VERSION = b"cfdm", 3
 _KINDS = ("numbers", "index")
-_MOST = 2**50
 _PAIRS = 4000  # rows of a table: up to here all pairs are measured
-BUDGET, SHIFT, FINE, PART = 2**40, 2**8, 2**20, 2**8  # as in confide/tables/_contribution_kernels.py
+SHIFT, FINE, PART = 2**8, 2**20, 2**8  # as in confide/tables/_contribution_kernels.py
 
 
 def contribution(statistic: Mapping[str, Any] | None, channel: Mapping[str, Any], episode: Sequence[Any]) -> Ints:
     """In whole steps of the grid."""
-    size = int(channel["size"])
+    checked = check_statistic(statistic, channel)
     kinds = {"transitions": _transitions, "answers": _answers, "budget": _budget}
-    if statistic is None or statistic["kind"] not in kinds:
-        raise InvalidParameter("this client cannot compute what this run's users contribute: use confide.agents.LocalClient")
     try:
-        made = kinds[statistic["kind"]](statistic, float(channel["grid"]), episode)
-        if made.shape == (size,) and np.abs(made).max(initial=0) < _MOST:
-            return made
+        steps = kinds[checked["kind"]](checked, float(channel["grid"]), episode)
+        if belongs(checked, channel, steps):
+            return steps
     except Exception:  # an error would tell whoever misses the message something about the data
         pass
-    return np.zeros(size, dtype=np.int64)
+    return np.zeros(int(channel["size"]), dtype=np.int64)
+
+
+def belongs(statistic: Mapping[str, Any], channel: Mapping[str, Any], steps: Ints) -> bool:
+    """Whether these numbers are what some episode contributes.
+
+    `sensitivity` and `largest` are about such numbers, so the noise was made for nothing else. This is asked before noise is added, and
+    looks at the result alone.
+    """
+    size = int(channel["size"])
+    if steps.shape != (size,) or steps.dtype.kind != "i" or np.abs(steps).max(initial=0) >= MOST_WHOLE:
+        return False
+    match statistic["kind"]:
+        case "transitions":
+            rows = {row.tobytes() for row in _rows(statistic)}
+            return all(part.tobytes() in rows for part in steps.astype(np.int64).reshape(int(statistic["steps"]), -1))
+        case "answers":
+            return bool((np.abs(steps) * float(channel["grid"]) <= 0.5).all())
+        case "budget":
+            cells, balance = len(statistic["successors"]), int(statistic["balance"])
+            visits, rewards = steps[:cells].tolist(), steps[cells:].tolist()
+            pairs = min(int(statistic["steps"]), len(statistic["costs"]))
+            paid = sum(each**2 for each in visits) <= BUDGET * SHIFT
+            paid = paid and sum(each**2 for each in rewards) * PART**2 <= BUDGET * SHIFT * balance**2
+            paid = paid and sum(visits) <= math.isqrt(BUDGET * SHIFT) * math.sqrt(pairs) + pairs
+            return bool(paid and sum(rewards) * PART <= sum(visits) * balance and (steps >= 0).all())
+    return False
+
+
+def largest(statistic: Mapping[str, Any], grid: float) -> tuple[float, float]:
+    """The largest coordinate and the largest L2 norm that a contribution can have."""
+    if statistic["kind"] == "answers":
+        return 0.5, math.sqrt(len(statistic["steps"])) / 2
+    if statistic["kind"] == "budget":
+        unit, part = math.isqrt(BUDGET * SHIFT) * grid, int(statistic["balance"]) / PART
+        return unit * max(1.0, part), unit * math.hypot(1.0, part)
+    rows = _rows(statistic) * grid
+    norm = float(np.linalg.norm(rows, axis=1).max())
+    return float(np.abs(rows).max()), math.sqrt(int(statistic["steps"])) * norm
+
+
+def _rows(statistic: Mapping[str, Any]) -> Ints:
+    """The different rows of a table of transitions, and zero, which is what an impossible transition adds."""
+    table = np.asarray(statistic["table"], dtype=np.int64)
+    return np.unique(np.vstack([table.reshape(-1, table.shape[-1]), np.zeros((1, table.shape[-1]), dtype=np.int64)]), axis=0)
 
 
 def _transitions(statistic: Mapping[str, Any], _: float, episode: Sequence[Any]) -> Ints:
@@ -111,19 +152,14 @@ def _number(value: Any) -> float:
 
 def sensitivity(statistic: Mapping[str, Any], grid: float) -> tuple[float, float]:
     """How far apart the contributions of two people can be, in L2 and in L1, for these tables: a device relies on nobody else for it."""
+    steps = len(statistic["steps"]) if statistic["kind"] == "answers" else int(statistic["steps"])
+    if statistic["kind"] == "answers":
+        return math.sqrt(steps), float(steps)
     if statistic["kind"] == "budget":
-        steps, part, pairs = int(statistic["steps"]), int(statistic["balance"]) / PART, len(statistic["costs"])
-        edges = [0, *statistic["indptr"], len(statistic["successors"])]
-        if len(edges) != pairs + 3 or any(a > b for a, b in pairwise(edges)) or part < 0:
-            raise InvalidParameter("the pairs of a budget must have places of their own")  # else what they add would add up
+        part, pairs = int(statistic["balance"]) / PART, len(statistic["costs"])
         unit = math.isqrt(BUDGET * SHIFT) * grid  # what the whole budget buys
         return unit * math.sqrt(2) * math.hypot(1.0, part), unit * 2 * (1 + part) * math.sqrt(min(steps, pairs))
-    if statistic["kind"] != "transitions":
-        raise InvalidParameter(
-            "this client knows no sensitivity of what this run's users contribute: use confide.agents.LocalClient"
-        )
-    table, steps = np.asarray(statistic["table"], dtype=np.float64), int(statistic["steps"])
-    rows = np.unique(np.vstack([table.reshape(-1, table.shape[-1]), np.zeros(table.shape[-1])]), axis=0) * grid
+    rows = _rows(statistic) * grid
     if len(rows) > _PAIRS:
         apart, apart_l1 = 2 * np.linalg.norm(rows, axis=1).max(), 2 * np.abs(rows).sum(axis=1).max()
     else:
@@ -132,7 +168,7 @@ def sensitivity(statistic: Mapping[str, Any], grid: float) -> tuple[float, float
     return math.sqrt(steps) * float(apart), steps * float(apart_l1)
 
 
-def message_bytes(generation: int, nonce: bytes, channel: bytes, kind: str, values: Sequence[float]) -> bytes:
-    """A message as `Message.to_bytes` writes it."""
-    header = _HEADER.pack(_MAGIC, _VERSION, _KINDS.index(kind), generation, nonce, channel, len(values))
+def message_bytes(generation: int, answered: bytes, nonce: bytes, channel: bytes, kind: str, values: Sequence[float]) -> bytes:
+    """A message as `Message.to_bytes` writes it. `answered`: the digest of the round."""
+    header = _HEADER.pack(_MAGIC, _VERSION, _KINDS.index(kind), generation, nonce, channel, answered, len(values))
     return header + struct.pack(f"<{len(values)}d", *values)

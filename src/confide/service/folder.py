@@ -7,16 +7,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from confide._durable import make_folder, replace
+from confide._durable import clean, make_folder, replace
 from confide._locks import lock, open_lock
 from confide.arguments import read_text
 from confide.errors import InvalidParameter, StateError
-from confide.service.core import Service, key_row, rotated
+from confide.service.core import Service
 from confide.service.documents import missing
 from confide.service.keys import KeyFolder
 from confide.service.marks import Marks
+from confide.service.signing_keys import key_row, rotated
 from confide.service.sqlite import SqliteStore
 from confide.service.store import Store
+from confide.service.vault import Vault
 
 _ADDRESSES = ("postgresql://", "postgres://")
 
@@ -57,28 +59,46 @@ class ServiceFolder:
     def exists(self) -> bool:
         return self.database.exists() or self._remembered.exists()
 
-    def init(self) -> None:
-        """A new service without runs."""
-        if self.exists():
-            raise StateError(f"{self.folder} has a service already")
+    def init(self) -> bool:
+        """Create what is missing of a service, and return whether something was missing.
+
+        After a kill the same call finishes. The row of the signing key is written last. If it is
+        there and a key is not, then the key was lost, and a new one would not fit the database.
+        """
+        self._check_address()
         make_folder(self.folder)
-        self.folder.chmod(0o700)
-        with contextlib.closing(self._opened()) as store:
-            if store.signing_keys():  # of another folder: its keys must be here
-                self.keys.signing_key(store.signing_keys()[-1].id)
+        if not self.exists():
+            self.folder.chmod(0o700)
+        with self._setup_lock(), contextlib.closing(self._opened()) as store:
+            clean(self.folder, self._remembered.name)
+            rows = store.signing_keys()
+            if rows:
+                self.keys.check(rows[-1].id)
             else:
                 key = self.keys.init()
                 with store.transaction() as tx:
                     tx.add_signing_key(key_row(key, None))
                     tx.audit(_now(), "command line", "init", key.id)
-        if self._address is not None:
-            replace(self._remembered, self._address.encode(), mode=0o600)
+            remembers = self._address is None or self._remembered.exists()
+            if not remembers:
+                assert self._address is not None
+                replace(self._remembered, self._address.encode(), mode=0o600)
+        return not (rows and remembers)
+
+    def _check_address(self) -> None:
+        if self._address is None or not self._remembered.exists():
+            return
+        if read_text(self._remembered, 2**16).strip() != self._address:
+            raise StateError(
+                f"{self.folder} has a database at another address, and a service cannot change its database. "
+                "Give the same --database as before, or none"
+            )
 
     def hold(self) -> None:
         """One process serves a folder; of one with a database in PostgreSQL, any number."""
         if self.shared:
             return
-        handle = self._lock_file()
+        handle = open_lock(self.folder / "service.lock")
         try:
             lock(handle, wait=False)
         except OSError:
@@ -86,17 +106,15 @@ class ServiceFolder:
             raise StateError(f"another process serves {self.folder}: stop it first") from None
         self._handle = handle
 
-    def _lock_file(self) -> int:
-        return open_lock(self.folder / "service.lock")
-
     @contextlib.contextmanager
     def setting_up(self) -> Iterator[None]:
         """Workers that are started at the same time make the service and its runs one after the other."""
-        if not self.shared:
+        with self._setup_lock() if self.shared else contextlib.nullcontext():
             yield
-            return
-        make_folder(self.folder)
-        handle = self._lock_file()
+
+    @contextlib.contextmanager
+    def _setup_lock(self) -> Iterator[None]:
+        handle = open_lock(self.folder / "setup.lock")
         try:
             lock(handle)
             yield
@@ -109,7 +127,7 @@ class ServiceFolder:
             self._handle = None
 
     def finish(self, run: str) -> None:
-        """Of a service that does not start, because a backup was put back: the run is finished, and left out from then on."""
+        """The run is finished. If a backup was put back, so that it cannot be served, it is left out from then on."""
         with self._alone() as store, store.transaction() as tx:
             if run not in store.runs():
                 raise InvalidParameter(f"{self.folder} has no run {run}")
@@ -122,6 +140,25 @@ class ServiceFolder:
         """A new signing key, and its id. Workers on PostgreSQL notice within seconds."""
         with self._alone() as store:
             return rotated(store, self.keys, "command line", _now()).id
+
+    def replace_vault_key(self) -> int:
+        """Seal everything again with a new key, delete the old one, and return the number of runs.
+
+        Earlier copies of the database can then be opened only with a copy of the old key. After a
+        kill both keys are there, and the same call finishes.
+        """
+        with self._alone() as store:
+            self.keys.begin_vault_replacement()
+            store.vault.reload()
+            names = store.runs()
+            with store.transaction() as tx:
+                for name in names:
+                    tx.hold(name, alone=True)
+                    tx.seal_again(name)
+                tx.audit(_now(), "command line", "rotate vault", f"{len(names)} runs")
+            store.forget()
+            self.keys.finish_vault_replacement()
+        return len(names)
 
     def mark(self) -> list[str]:
         """Marks that are lost are written again, from the newest releases in the database. Those that are there stay."""
@@ -158,14 +195,14 @@ class ServiceFolder:
     def _opened(self) -> Store:
         address = self.address
         if address is None:
-            return SqliteStore(self.database)
+            return SqliteStore(self.database, Vault(self.keys))
         if self.database.exists():
             raise StateError(f"{self.folder} has a database of its own: a service does not change its database")
         try:
             from confide.service.postgres import PostgresStore
         except ImportError:
             raise missing() from None
-        return PostgresStore(address)
+        return PostgresStore(address, Vault(self.keys))
 
     def open(self, **more: Any) -> Service:
         """The service, for this process alone."""

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import binascii
 import json
-from collections import deque
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -37,15 +37,18 @@ from confide.service.answers import (
     signed,
     tagged,
 )
+from confide.service.bridge import Bridge
 from confide.service.core import Answer, Service
 from confide.service.documents import ReleaseRow, digest
 from confide.service.live import LiveRun
 from confide.service.openapi import openapi
+from confide.service.own_threads import OwnThreads, Stopping
 from confide.service.pages import Pages
-from confide.service.spec import parse_spec
+from confide.service.spec import RunSpec, parse_spec
 from confide.service.store import ApiKeyRow
 
 Handler = Callable[[Request], Awaitable[Response]]
+_DIGEST = re.compile("[0-9a-f]{64}")
 _NONCE = range(16, 129)  # characters of an Idempotency-Key
 
 
@@ -61,27 +64,6 @@ class Limits:
     least_body: int = 16_384  # bytes that every run takes
 
 
-class Bridge:
-    """Answers from the writer's thread to the event loop: one wake-up for a whole group."""
-
-    def __init__(self) -> None:
-        self._done: deque[tuple[asyncio.Future[Answer], Answer]] = deque()
-        self._woken = False
-
-    def put(self, loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Answer]", answer: Answer) -> None:
-        self._done.append((future, answer))
-        if not self._woken:
-            self._woken = True
-            loop.call_soon_threadsafe(self._flush)
-
-    def _flush(self) -> None:
-        self._woken = False
-        while self._done:
-            future, answer = self._done.popleft()
-            if not future.done():
-                future.set_result(answer)
-
-
 class Web:
     """The endpoints. `limits` bound what a client may cost."""
 
@@ -91,6 +73,7 @@ class Web:
         self._reports = RateLimit(self.limits.reports, 2 * self.limits.reports)
         self._reads = RateLimit(self.limits.reads, 2 * self.limits.reads)
         self._bridge = Bridge()
+        self.own_threads = OwnThreads()
         self.refused: dict[str, int] = {}  # by kind, before the core: for operators
 
     # who asks
@@ -106,6 +89,8 @@ class Web:
             raise Problem(401, "unauthorised")
         if key.role not in MAY[what]:
             raise Problem(403, "forbidden", f"needed: {' or '.join(MAY[what])}")
+        if key.run is not None and key.run != request.path_params.get("run"):
+            raise Problem(403, "forbidden", "this key is for one run, and not for what this address does")
         return key
 
     def _limit(self, limit: RateLimit, request: Request, key: ApiKeyRow | None) -> None:
@@ -118,7 +103,10 @@ class Web:
         self._limit(self._reads, request, None)
 
     def _run(self, request: Request) -> LiveRun:
-        run = self.service.runs.get(request.path_params["run"])
+        name = request.path_params["run"]
+        run = self.service.runs.get(name)
+        if run is None and name in self.service.not_ready:
+            raise Problem(503, "unavailable", "this run is not ready", retry=10)
         if run is None:
             raise Problem(404, "unknown")
         return run
@@ -210,15 +198,17 @@ class Web:
         nonce = request.headers.get("idempotency-key", "")
         if len(nonce) not in _NONCE or not nonce.isascii():
             raise Problem(400, "invalid", "the header Idempotency-Key must be 16 to 128 random characters")
+        if not run.planned and run.episode_size == 0:
+            raise Problem(503, "unavailable", "the first round of this run is being planned", retry=1)
         given = await self._body(request, run)
         subject, generation = given.get("subject"), given.get("generation")
         if not isinstance(subject, str) or not 1 <= len(subject) <= 256:
             raise Problem(400, "invalid", "subject must be a text of 1 to 256 characters")
         if not isinstance(generation, int) or isinstance(generation, bool) or not 0 <= generation < 2**53:
             raise Problem(400, "invalid", "generation must be the number of the release that the episode was planned with")
-        content = _content(given, run)
+        content, answered = _content(given, run), _answered_round(given)
         names = run.pseudonyms
-        made = Report(run.name, names.who(subject), names.person(subject), nonce.encode(), generation, content)
+        made = Report(run.name, names.who(subject), names.person(subject), nonce.encode(), generation, content, answered)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
         self.service.submit(made, partial(self._bridge.put, loop, future))
@@ -244,11 +234,13 @@ class Web:
         generation, served = run.served
         try:
             policy: Any = served.drawn(run.pseudonyms.number(subject, generation))
-            chosen = policy.act(
-                step, state if isinstance(state, int) else np.asarray(state, dtype=float), np.random.default_rng()
-            )
-        except (IndexError, TypeError, ValueError, ConfideError):
+            position = state if isinstance(state, int) else np.asarray(state, dtype=float)
+            with np.errstate(all="ignore"):
+                chosen = policy.act(step, position, np.random.default_rng())
+        except (IndexError, TypeError, ValueError, OverflowError, ConfideError):
             raise Problem(400, "invalid", "there is no such step or state") from None
+        if not np.isfinite(chosen).all():
+            raise Problem(400, "invalid", "the state must be finite, and small enough for a finite action")
         action = chosen.tolist() if isinstance(chosen, np.ndarray) else chosen
         return JSONResponse({"action": action, "generation": generation}, headers=NO_STORE)
 
@@ -268,16 +260,26 @@ class Web:
     async def status(self, request: Request) -> Response:
         """For operators: under the rule deadline these numbers are PRIVATE."""
         self.allow(request, "operate")
+        name = request.path_params["run"]
+        cause = self.service.not_ready.get(name)
+        if cause is not None and name not in self.service.runs:
+            return JSONResponse({"run": name, "ready": False, "cause": cause}, headers=NO_STORE)
         run = self._run(request)
         counted = {kind: count for (name, kind), count in self.service.counts.items() if name == run.name}
-        facts = {"run": run.name, "status": run.status, "generation": run.generation, "size": run.size, "users": run.users}
-        return JSONResponse({**facts, "answers": counted, "refused": self.refused, "ready": self.service.ready}, headers=NO_STORE)
+        open_users, reports = await run_in_threadpool(self.service.people, run)
+        facts = {"run": name, "status": run.status, "generation": run.generation, "size": run.size}
+        facts |= {"users": open_users, "reports": reports}
+        ready = {"ready": cause is None} | ({} if cause is None else {"cause": cause})
+        return JSONResponse({**facts, "answers": counted, "refused": self.refused, **ready}, headers=NO_STORE)
 
     async def change(self, status: str, request: Request) -> Response:
-        """Pause, go on, or finish."""
-        actor, run = self.allow(request, "administer"), self._run(request)
-        await _done(self.service.set_status, run.name, status, actor.id)
-        return JSONResponse({"run": run.name, "status": status}, headers=NO_STORE)
+        """Pause, go on, or finish: also a run that is not ready."""
+        actor = self.allow(request, "administer")
+        name = request.path_params["run"]
+        if name not in self.service.not_ready:
+            self._run(request)
+        await _done(self.service.set_status, name, status, actor.id)
+        return JSONResponse({"run": name, "status": status}, headers=NO_STORE)
 
     async def enrol(self, request: Request) -> Response:
         actor, run = self.allow(request, "administer"), self._run(request)
@@ -301,13 +303,29 @@ class Web:
         if spec.problem not in PROBLEMS or spec.agent not in AGENTS:
             said = "over HTTP agent and problem must be of the catalogues (confide list); others are served by confide serve RUN.toml"
             raise Problem(400, "invalid", said)
-        run = await _done(self.service.create, spec, actor.id)
-        return JSONResponse({"run": run.name}, 201, headers=NO_STORE)
+        await _done(self.service.check_size, spec)
+        await self._create(spec, actor.id)
+        return JSONResponse({"run": spec.name}, 201, headers=NO_STORE)
+
+    async def _create(self, spec: RunSpec, actor: str) -> None:
+        """In a thread of its own: a run is made in one transaction, or not at all."""
+        again = "the run is still being created: send the same request again"
+        try:
+            await self.own_threads.call(self.service.create, spec, actor, seconds=self.limits.answer_seconds)
+        except TimeoutError:
+            raise Problem(503, "unavailable", again, retry=10) from None
+        except Stopping:
+            raise Problem(503, "unavailable", "the service is about to stop", retry=10) from None
+        except StoreError:
+            raise
+        except ConfideError as error:
+            raise Problem(400, "invalid", str(error)) from None
 
     async def new_key(self, request: Request) -> Response:
         actor = self.allow(request, "administer")
         given = json_object(await self.read(request, 4096))
-        made = await _done(new_api_key, self.service.store, given.get("role"), given.get("label", ""), actor.id)
+        scope = given.get("run"), given.get("expires")
+        made = await _done(new_api_key, self.service.store, given.get("role"), given.get("label", ""), actor.id, *scope)
         self.keyring.refresh()
         return JSONResponse({"key": made}, 201, headers=NO_STORE)
 
@@ -331,8 +349,10 @@ class Web:
         return JSONResponse({"alive": True}, headers=NO_STORE)
 
     async def ready(self, _: Request) -> Response:
+        """Whether reports are taken, and which runs take none. One run that is not ready does not make the service so."""
         ready = self.service.ready
-        return JSONResponse({"ready": ready}, 200 if ready else 503, NO_STORE if ready else {**NO_STORE, "Retry-After": "1"})
+        facts = {"ready": ready, "not_ready": sorted(self.service.not_ready)}
+        return JSONResponse(facts, 200 if ready else 503, NO_STORE if ready else {**NO_STORE, "Retry-After": "1"})
 
     def routes(self) -> list[Route]:
         run = "/v1/runs/{run}"
@@ -437,6 +457,16 @@ def _content(given: dict[str, Any], run: LiveRun) -> Any:
         return base64.b64decode(message if isinstance(message, str) else "!", validate=True)
     except (binascii.Error, ValueError):
         raise Problem(400, "invalid", "message must be the bytes of a message in base64") from None
+
+
+def _answered_round(given: dict[str, Any]) -> bytes | None:
+    """The digest of the round that a report names. A message of a local run has it inside."""
+    named = given.get("round")
+    if named is None:
+        return None
+    if not isinstance(named, str) or not _DIGEST.fullmatch(named):
+        raise Problem(400, "invalid", "round must be the digest that the round names, 64 hexadecimal digits")
+    return bytes.fromhex(named)
 
 
 @lru_cache(maxsize=64)

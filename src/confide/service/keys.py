@@ -1,40 +1,75 @@
-"""The keys of a service, in files of their own, outside of its database: for signatures, and for pseudonyms of people.
+"""The keys of a service, in files outside of its database: for signatures, pseudonyms and the vault.
 
-Whoever has the database alone cannot tell who took part: a pseudonym is HMAC-SHA256 under a key that is not in it.
+Whoever has the database alone cannot tell who took part, because a pseudonym is HMAC-SHA256 under a
+key that is not in it. What people reported is sealed with the vault's key (`vault.py`).
 """
 
+import contextlib
 import hashlib
+import os
 import secrets
 from pathlib import Path
 
-from confide._durable import create, make_folder
+from confide._durable import clean, create, make_folder, replace, sync
 from confide.errors import StateError
 from confide.service.documents import SigningKey
 
 _BYTES = 32
+_VAULT, _NEXT_VAULT = "vault.key", "vault.next.key"
 
 
 class KeyFolder:
-    """PRIVATE: a folder of mode 0700 with one file for pseudonyms and one for each signing key. Losing the first loses who took part."""
+    """PRIVATE: a folder of mode 0700, with a file for each key.
+
+    Without `pseudonym.key` nobody is recognised any more. Without `vault.key` no run can go on.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def init(self) -> SigningKey:
-        """A new key for pseudonyms and a first one for signatures. Nothing that is there already is replaced."""
+        """Create what is missing: keys for pseudonyms and for the vault, and a first signing key.
+
+        Existing keys stay. So the call can be repeated after a kill, and a copied folder works.
+        """
         make_folder(self.folder)
         self.folder.chmod(0o700)
-        try:
-            create(self.folder / "pseudonym.key", secrets.token_bytes(_BYTES), mode=0o600)
-        except FileExistsError:
-            raise StateError(f"{self.folder} has keys already: they are never replaced") from None
+        clean(self.folder)
+        for name in ("pseudonym.key", _VAULT):
+            self._create(name, secrets.token_bytes(_BYTES))
+        existing = sorted(self.folder.glob("signing-*.key"))
+        whole = [path for path in existing if path.stat().st_size]
+        if whole:
+            return self.signing_key(whole[0].stem.removeprefix("signing-"))
+        for path in existing:
+            path.unlink()
         return self.new_signing_key()
+
+    def check(self, signing_key: str) -> None:
+        """`StateError` if a file is missing or damaged that a service needs to go on."""
+        for name in ("pseudonym.key", _VAULT):
+            self._read(name)
+        self.signing_key(signing_key)
+
+    def _create(self, name: str, secret: bytes) -> None:
+        """Create a file. A kill may have left an empty one on a file system without hard links."""
+        path = self.folder / name
+        if path.exists() and path.stat().st_size == 0:
+            path.unlink()
+        with contextlib.suppress(FileExistsError):
+            create(path, secret, mode=0o600)
 
     def new_signing_key(self) -> SigningKey:
         secret = secrets.token_bytes(_BYTES)
         made = SigningKey(secret)
         create(self.folder / f"signing-{made.id}.key", secret, mode=0o600)
         return made
+
+    def write_api_key(self, role: str, key: str) -> Path:
+        """A file for an API key that nobody has seen yet. The service does not read it: whoever has copied the key may delete it."""
+        path = self.folder / f"api-{role}.key"
+        replace(path, f"{key}\n".encode(), mode=0o600)
+        return path
 
     def signing_key(self, name: str) -> SigningKey:
         made = SigningKey(self._read(f"signing-{name}.key"))
@@ -46,6 +81,25 @@ class KeyFolder:
         master = self._read("pseudonym.key")
         return Pseudonyms(_derived(master, f"run {run}"), _derived(master, "account"))
 
+    def vault_secrets(self) -> list[bytes]:
+        """Return the secrets that open records; the last one seals.
+
+        There are two while the key is being replaced.
+        """
+        replacement = self.folder / _NEXT_VAULT
+        replaced = replacement.exists() and replacement.stat().st_size > 0
+        return [self._read(name) for name in ((_VAULT, _NEXT_VAULT) if replaced else (_VAULT,))]
+
+    def begin_vault_replacement(self) -> None:
+        """Create a new secret, which seals from now on. The old one can still open records."""
+        self._read(_VAULT)
+        self._create(_NEXT_VAULT, secrets.token_bytes(_BYTES))
+
+    def finish_vault_replacement(self) -> None:
+        """Delete the old secret, because every record is sealed with the new one."""
+        os.replace(self.folder / _NEXT_VAULT, self.folder / _VAULT)
+        sync(self.folder)
+
     def session_key(self) -> bytes:
         """For the sessions of operators' browsers."""
         return _derived(self._read("pseudonym.key"), "sessions")
@@ -54,14 +108,21 @@ class KeyFolder:
         try:
             data = (self.folder / name).read_bytes()
         except OSError as error:
-            raise StateError(f"cannot read {name} in the folder of keys: {error.strerror}") from None
+            raise StateError(
+                f"cannot read {name} in the folder of keys {self.folder}: {error.strerror}. "
+                "Copy it there from your backup of the keys, or from another host"
+            ) from None
         if len(data) != _BYTES:
             raise StateError(f"{name} in the folder of keys is damaged")
         return data
 
 
 class Pseudonyms:
-    """Of people: one for each run, and one for their account over all runs, which cannot be linked without the key. PRIVATE."""
+    """Of people: one for each run, and one for their account over all runs. PRIVATE.
+
+    They are computed with different keys. A single copy of the database does not say which of them belong to one person.
+    Somebody with two copies can link them, because a report changes the rows of both in one transaction.
+    """
 
     def __init__(self, run: bytes, account: bytes) -> None:
         self._run, self._account = Tagger(run), Tagger(account)

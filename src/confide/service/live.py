@@ -1,5 +1,6 @@
 """One run in memory: its learner, what of it is public, and the open sum. All of it can be thrown away and read again from the store."""
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,15 +13,18 @@ from confide.errors import InvalidParameter, StateError, StreamExhausted
 from confide.learning.learner import Learner, Round
 from confide.mechanisms.sources import noise_source
 from confide.privacy.loss import GaussianDP, PureDP
+from confide.privacy.request import Relation
+from confide.privatizers import Message
 from confide.service.documents import ReleaseRow, SigningKey, Statement, digest
 from confide.service.keys import KeyFolder
 from confide.service.marks import Marks, RolledBack, check_mark
 from confide.service.round_document import round_document, shapes
 from confide.service.spec import RunSpec, parse_spec
-from confide.service.store import OpenSum, RunRow, Store
+from confide.service.store import OpenSum, RoundConflict, RunRow, SavedState, Store
 from confide.trajectory import collect
 
 Ints = npt.NDArray[np.int64]
+Shapes = tuple[int, tuple[int, ...], tuple[int, ...]]
 _TRIES = 5  # to read a run that other workers write
 
 
@@ -35,24 +39,29 @@ class Signed:
 
 
 class LiveRun:
-    """PRIVATE, but for `manifest`, `certificate`, `release` and `round`."""
+    """PRIVATE, but for `manifest`, `certificate`, `release` and `round`.
 
-    def __init__(self, row: RunRow, release: ReleaseRow, total: OpenSum, keys: KeyFolder) -> None:
+    A run is made without its round, which may take long to plan. Until it is `planned`, nobody can
+    report to it, and its batch is not closed. A round is a pure function of releases, so it may be
+    planned in any thread, but by one at a time.
+    """
+
+    def __init__(self, row: RunRow, state: SavedState, release: ReleaseRow, total: OpenSum, keys: KeyFolder) -> None:
         self.name, self.spec, self.status = row.name, parse_spec(row.spec), row.status
         self.manifest = Signed(row.manifest, digest(row.manifest), row.signature, row.key)
         self.certificate, self.release = row.certificate, release
         self.pseudonyms = keys.pseudonyms(row.name)
         self.learner = made_learner(self.spec)
-        self.learner.restore(row.state, released=row.generation)
+        self.learner.restore(state.data, released=row.generation)
         if self.learner.released().generation != row.generation or total.generation != row.generation:
             raise StateError(f"run {row.name}: state, sum and release are of different generations")
-        self._shapes = shapes(self.learner, self.spec.world().public)
-        self.episode_size = _episode_size(*self._shapes)
-        self.size = self._open_size()
+        self._shapes: Shapes | None = None
+        self.episode_size = 0  # numbers in a report, at most; known once the first round is planned
+        self.planned = False
+        self.size = 0  # of the open batch
+        self.coordinates = 0  # of a contribution
         self.users = total.users
-        self.coordinates = self._nothing().size  # of a contribution
-        if total.total and len(total.total) != 8 * self.coordinates:
-            raise StateError(f"run {row.name}: the open sum has another size than a contribution")
+        self._sum_bytes = len(total.total)
         self.round: Signed | None = None
         self.served: tuple[int, Round] | None = None  # what `round` says, with its generation: read by other threads
         self.cost, self.cap = cost_of(self.learner), self.spec.cap
@@ -67,7 +76,7 @@ class LiveRun:
         return self.spec.batch.rule == "count" and 0 < self.size <= self.users
 
     def due(self, now: float) -> bool:
-        return self.status == "open" and (self.full or now >= self.spec.batch.deadline(self.generation))
+        return self.planned and self.status == "open" and (self.full or now >= self.spec.batch.deadline(self.generation))
 
     def at_once(self, workers: int, most: int) -> int:
         """How many users a transaction may add while others add some, too, so that all of them together are covered by the guarantee; 0:
@@ -89,19 +98,30 @@ class LiveRun:
         return np.zeros((self.learner.algorithm.bound if size is None else size[0]).size, dtype=np.int64)
 
     def decoded(self, content: Any, generation: int) -> Ints | None:
-        """What a device's message adds to the sum; None of a trajectory, which is looked at later. What is no message is refused."""
+        """What a device's message adds to the sum, or None if it is never added.
+
+        A trajectory is looked at later. A message of another release cannot be decoded any more, so
+        only its form is checked. What is no message is refused, whoever sent it.
+        """
         if self.spec.trust == "joint":
             return None
-        if not isinstance(content, bytes):
-            raise InvalidParameter("a report of a local run has a message")
-        if generation != self.generation:
-            return None  # late: nobody looks at it
-        return self.learner.decoded(content)
+        message = Message.from_bytes(content)
+        if message.generation != generation:
+            raise InvalidParameter("the report names another release than its message")
+        if generation != self.generation or self.size == 0:
+            return None
+        return self.learner.decoded(message)
+
+    def is_another_round(self, generation: int, answered: bytes | None) -> bool:
+        """Whether a report names another round than the one that this process has planned from the same release."""
+        if answered is None or generation != self.generation or self.size == 0:
+            return False
+        return answered != self.learner.current_round().digest
 
     def contribution(self, episodes: Sequence[Any]) -> Ints:
         """The sum of what these users contribute. What makes no sense contributes zero, and nothing that is seen depends on it."""
+        assert self._shapes is not None, "nobody reports to a run that is not planned"
         horizon, state, action = self._shapes
-        self.learner.current_round()
         try:
             with np.errstate(all="ignore"):
                 users = collect(episodes, horizon, state_shape=state, action_shape=action)
@@ -121,20 +141,57 @@ class LiveRun:
 
     def follow(self, release: ReleaseRow) -> None:
         """The release is durable: show it. The round after it is planned later."""
-        self.release, self.round, self.served = release, None, None
-        self.size, self.users = self._open_size(), 0
-        self.coordinates = self._nothing().size
+        self.planned = False
+        self.release = release
+        self.round = None
+        self.served = None
+        self.size = 0
+        self.users = 0
+        self._sum_bytes = 0
 
     @property
     def exhausted(self) -> bool:
         """Asked after `draw`: no release is left, or no user."""
         return self.learner.users >= self.learner.episodes or self.learner.released().generation >= self.learner.schedule.leaves
 
-    def plan(self, key: SigningKey) -> None:
+    def plan(self, key: SigningKey, store: Store) -> None:
+        """Plan the open round, and all that depends on it. After the last release there is none.
+
+        Until the store has confirmed the round, it is not shown and nobody can report.
+        """
+        with contextlib.suppress(StreamExhausted):
+            self._plan_round(key, store)
+        self.planned = True
+
+    def check_round(self, store: Store) -> None:
+        """Plan the open round, and refuse it if another process has planned a different one. Nothing is stored."""
+        with contextlib.suppress(StreamExhausted):
+            planned = self.learner.current_round().digest
+            if self.status != "finished" and store.round_digest(self.name, self.generation) not in (None, planned):
+                raise RoundConflict(self.name, self.generation)
+
+    def _plan_round(self, key: SigningKey, store: Store) -> None:
+        planned = self.learner.current_round()
+        if self._shapes is None:
+            self._shapes = shapes(self.learner, self.spec.world().public)
+            self.episode_size = _episode_size(*self._shapes)
+        self.coordinates = self._nothing().size
+        if self._sum_bytes not in (0, 8 * self.coordinates):
+            raise StateError(f"run {self.name}: the open sum has another size than a contribution")
+        if self.status == "finished":
+            # Its reports are refused whatever they answer, so it needs no round.
+            return
+        settled = store.round_digest(self.name, self.generation)
+        if settled is None:
+            with store.transaction() as tx:
+                settled = tx.settle_round(self.name, self.generation, planned.digest)
+        if settled != planned.digest:
+            raise RoundConflict(self.name, self.generation)
+        self.size = self._open_size()
         body = round_document(self.name, self.learner)
         statement = Statement("round", self.name, self.manifest.digest, self.generation, digest(body), self.release.digest)
         self.round = Signed(body, statement.digest, key.sign(statement.to_bytes()), key.id)
-        self.served = self.generation, self.learner.current_round()
+        self.served = self.generation, planned
 
 
 def _episode_size(horizon: int, state: tuple[int, ...], action: tuple[int, ...]) -> int:
@@ -158,6 +215,9 @@ def cost_of(learner: Learner) -> Callable[[int], float]:
 
     Joint: k records of a person in the same sums lose k mu together (group privacy), so the k-th adds k^2 - (k-1)^2 times mu^2. Local: each
     message has noise of its own, and mu^2 adds up. epsilon-DP is mu-GDP with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)) [Dong22].
+
+    An account adds up the losses of several runs, so all of them are measured under the relation `replace`.
+    To replace a report is to take it away and to add another one. A run under `null` therefore costs twice its mu.
     """
     loss = learner.guarantee.loss
     match loss:
@@ -167,6 +227,8 @@ def cost_of(learner: Learner) -> Callable[[int], float]:
             square = _pure_mu(epsilon) ** 2
         case _:
             square = math.inf  # (epsilon, delta) alone is no mu: only a service without budgets per person takes it
+    if learner.guarantee.relation is Relation.NULL:
+        square *= 4
     if learner.guarantee.trust.devices:
         return lambda _: square
     return lambda k: (2 * k - 1) * square
@@ -186,13 +248,22 @@ def _row(name: str, store: Store) -> RunRow:
 
 
 def load(name: str, store: Store, keys: KeyFolder, marks: Marks) -> LiveRun:
+    """The run as the store has it, which may be shown from now on."""
+    run = read_run(name, store, keys, marks)
+    # A crash may come after the commit and before the mark.
+    marks.write(name, run.generation, run.release.digest)
+    return run
+
+
+def read_run(name: str, store: Store, keys: KeyFolder, marks: Marks) -> LiveRun:
     """The run as the store has it; refused if it is older than what was shown."""
     marked = marks.read(name)  # first: another worker may close a batch meanwhile
-    row, total = _row(name, store), store.open_sum(name)
     for _ in range(_TRIES):
-        if total.generation == row.generation:
+        row = _row(name, store)
+        total = store.open_sum(name)
+        state = store.state(name)
+        if row.generation == total.generation == state.generation:
             break
-        row, total = _row(name, store), store.open_sum(name)
     release = store.release(name, row.generation)
     if release is None:
         raise StateError(f"run {name} has no release {row.generation}: the database is damaged")
@@ -202,6 +273,4 @@ def load(name: str, store: Store, keys: KeyFolder, marks: Marks) -> LiveRun:
             f"run {name} has release {row.generation}, and no mark in {marks.folder} says whether a later one was shown: give --marks as "
             "before. If the marks are lost, and no backup was put back, confide service mark writes them again"
         )
-    made = LiveRun(row, release, total, keys)
-    marks.write(name, row.generation, release.digest)  # a crash may come after the commit and before the mark
-    return made
+    return LiveRun(row, state, release, total, keys)

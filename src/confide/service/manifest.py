@@ -6,6 +6,7 @@ from typing import Any
 from confide._digest import digest as settings_of
 from confide.learning.learner import Learner
 from confide.privacy.certificate import Certificate, certify, loss_to_json
+from confide.privacy.request import Relation
 from confide.service.documents import SigningKey, canonical, digest
 from confide.service.spec import RunSpec
 
@@ -43,7 +44,10 @@ def manifest_of(spec: RunSpec, learner: Learner, certificate: bytes, key: Signin
         "relation": guarantee.relation.value,
         "loss": loss_to_json(guarantee.loss),
     }
-    person = None if spec.person_epsilon is None else {"epsilon": spec.person_epsilon, "delta": spec.person_delta}
+    person: dict[str, Any] | None = None
+    if spec.person_epsilon is not None:
+        # The relation of the account, which may differ from that of the run.
+        person = {"epsilon": spec.person_epsilon, "delta": spec.person_delta, "relation": Relation.REPLACE.value}
     return canonical(
         {
             "format": FORMAT,

@@ -4,7 +4,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from confide.errors import StoreError
 from confide.service.core import Service
+from confide.service.live import LiveRun
 
 _PRIVATE = "PRIVATE for runs with deadlines: it counts arrivals."
 
@@ -19,7 +21,9 @@ class Collector:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         service = self._service
-        answers = CounterMetricFamily("confide_reports", f"Reports by outcome. {_PRIVATE}", labels=["run", "outcome"])
+        answers = CounterMetricFamily(
+            "confide_reports", f"Reports by outcome, answered by this process. {_PRIVATE}", labels=["run", "outcome"]
+        )
         for (run, outcome), count in list(service.counts.items()):
             answers.add_metric([run, outcome], count)
         refused = CounterMetricFamily("confide_refused", "Requests refused before a run saw them, by reason.", labels=["reason"])
@@ -29,17 +33,29 @@ class Collector:
         for run, count in list(service.commits.items()):
             commits.add_metric([run], count)
         releases = GaugeMetricFamily("confide_generation", "The newest release.", labels=["run"])
-        users = GaugeMetricFamily("confide_open_users", f"Users in the open batch. {_PRIVATE}", labels=["run"])
+        users = GaugeMetricFamily("confide_open_users", f"Users in the open batch, of all workers. {_PRIVATE}", labels=["run"])
         deadlines = GaugeMetricFamily("confide_deadline_seconds", "When the open batch closes, since 1970.", labels=["run"])
         for name, live in list(service.runs.items()):
             releases.add_metric([name], live.generation)
-            users.add_metric([name], live.users)
+            users.add_metric([name], self._open_users(live))
             closes = live.spec.batch.deadline(live.generation)
             if live.status != "finished" and math.isfinite(closes):
                 deadlines.add_metric([name], closes)
         yield from (answers, refused, commits, releases, users, deadlines)
         yield GaugeMetricFamily("confide_waiting", "Reports in the queue.", value=service.waiting)
         yield GaugeMetricFamily("confide_ready", "Whether reports are taken.", value=float(service.ready))
+        ready = GaugeMetricFamily("confide_run_ready", "Whether the reports of a run are taken.", labels=["run"])
+        not_ready = service.not_ready
+        for name in sorted(service.runs.keys() | not_ready.keys()):
+            ready.add_metric([name], float(name not in not_ready))
+        yield ready
+
+    def _open_users(self, run: LiveRun) -> int:
+        """Of all workers; what this one knows if the store cannot be read."""
+        try:
+            return self._service.store.head(run.name).users
+        except StoreError:
+            return run.users
 
 
 def serve_metrics(service: Service, refused: dict[str, int], port: int, host: str) -> Any:

@@ -34,13 +34,20 @@ _REPORT = _object(
     "subject generation",
     subject={"type": "string", "minLength": 1, "maxLength": 256, "description": "A stable name of the person. Not stored."},
     generation=_WHOLE | {"description": "Of the release that the episode was planned with."},
+    round={"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "Joint runs. The digest that the round names."},
     trajectory=_object(states={"type": "array"}, actions={"type": "array"}, rewards={"type": "array"})
     | {"description": "Joint runs. What makes no sense is counted and adds zero."},
     message={"type": "string", "contentEncoding": "base64", "description": "Local runs: the noisy message."},
 )
 _ACT = _object("subject step state", subject=_TEXT, step=_WHOLE, state={})
 _ENROL = _object("subjects generation", subjects={"type": "array", "items": _TEXT}, generation=_WHOLE)
-_NEW_KEY = _object("role", role={"enum": ["device", "operator", "admin", "auditor"]}, label=_TEXT)
+_NEW_KEY = _object(
+    "role",
+    role={"enum": ["device", "operator", "admin", "auditor"]},
+    label=_TEXT,
+    run=_TEXT | {"description": "The only run that the key may be used for. Without it, all runs."},
+    expires=_TEXT | {"description": "A number of days such as 90d, or a date such as 2027-01-31. Without it, never."},
+)
 _JSON, _BYTES, _TOML = "application/json", "application/octet-stream", "application/toml"
 
 
@@ -78,7 +85,9 @@ def _does(
     return made
 
 
-def _read(summary: str, *, media: str = _JSON, signed: bool = False, refuses: tuple[int, ...] = (404, 429)) -> dict[str, Any]:
+def _read(
+    summary: str, *, media: str = _JSON, signed: bool = False, refuses: tuple[int, ...] = (404, 429, 503)
+) -> dict[str, Any]:
     ok = {200: _answer(summary, media, signed=signed), 304: _answer("Not changed: the ETag is the one that was sent.", None)}
     return _does(summary, ok=ok, refuses=refuses)
 
@@ -97,7 +106,7 @@ def _operations() -> dict[tuple[str, str], dict[str, Any]]:
         (f"{run}/manifest", "get"): _read("Everything that is promised, decided before the first user.", signed=True),
         (f"{run}/certificate", "get"): _read("The numbers from which the promise follows."),
         (f"{run}/keys", "get"): _does(
-            "Signing keys.", ok={200: _answer("Each is endorsed by one before it.")}, refuses=(404, 429)
+            "Signing keys.", ok={200: _answer("Each is endorsed by one before it.")}, refuses=(404, 429, 503)
         ),
         (f"{run}/release", "get"): _read("The newest release.", media=_BYTES, signed=True),
         (f"{run}/release/{{generation}}", "get"): _read("A release.", media=_BYTES, signed=True),
@@ -115,7 +124,7 @@ def _operations() -> dict[tuple[str, str], dict[str, Any]]:
             refuses=(400, 404, 408, 413, 429, 503),
         ),
         (f"{run}/status", "get"): _does(
-            "Numbers for operators; PRIVATE under the rule deadline.", may="operate", ok={200: done}, refuses=(404,)
+            "Numbers for operators; PRIVATE under the rule deadline.", may="operate", ok={200: done}, refuses=(404, 503)
         ),
         (f"{run}/pause", "post"): _does("Take no reports for now.", **changed),
         (f"{run}/resume", "post"): _does("Take reports again.", **changed),
@@ -132,7 +141,7 @@ def _operations() -> dict[tuple[str, str], dict[str, Any]]:
             "A new run.",
             may="administer",
             body=(_TOML, _TEXT | {"description": "As the file of confide serve."}),
-            ok={201: _answer("Its name.")},
+            ok={201: _answer("Its name. A run that needs too much memory is refused with 400, before it is made.")},
             refuses=(400, 413, 503),
         ),
         ("/v1/keys", "post"): _does(
@@ -151,7 +160,9 @@ def _operations() -> dict[tuple[str, str], dict[str, Any]]:
         ("/v1/audit", "get"): _does("What people with roles did.", may="audit", ok={200: _answer("All rows.")}, refuses=(503,)),
         ("/v1/openapi.json", "get"): _read("This document.", refuses=(429,)),
         ("/health", "get"): _does("Alive.", ok={200: done}),
-        ("/ready", "get"): _does("Whether reports are taken.", ok={200: done, 503: _answer("Not now.")}),
+        ("/ready", "get"): _does(
+            "Whether reports are taken.", ok={200: _answer("Yes, but for the runs in not_ready."), 503: _answer("Not now.")}
+        ),
     }
 
 
@@ -185,7 +196,13 @@ def openapi() -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "An API key with a role."}},
+            "securitySchemes": {
+                "key": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key with a role. A key may be for one run, and may expire.",
+                }
+            },
             "responses": {"problem": answer},
         },
     }

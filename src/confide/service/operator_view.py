@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from confide.errors import StateError
+from confide.service.access import key_status, shown_time
 from confide.service.answers import TITLES
 from confide.service.audit_chain import check_rows
 from confide.service.core import Service
@@ -22,6 +23,8 @@ class ShownKey:
     status: str
     age: str
     label: str
+    run: str = "all runs"
+    expires: str = "never"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +40,12 @@ def operator_view(service: Service, refused: dict[str, int], now: datetime) -> d
     rows = list(service.store.audit_rows())
     made = _made(rows)
     runs = list(service.runs.values())
+    people = {run.name: service.people(run) for run in runs}
     backups = _backups(rows)
     return {
         "ready": service.ready,
+        "not_ready": service.not_ready,
+        "shared": service.store.workers > 1,
         "waiting": service.waiting,
         "backup": {"at": backups[-1].at, "ago": f"{age(backups[-1].at, now)} ago"} if backups else None,
         "signing": [
@@ -47,7 +53,15 @@ def operator_view(service: Service, refused: dict[str, int], now: datetime) -> d
             for key in service.store.signing_keys()
         ],
         "api_keys": [
-            ShownKey(key.id, key.role, "revoked" if key.revoked else "in use", age(made.get(key.id), now), key.label)
+            ShownKey(
+                key.id,
+                key.role,
+                key_status(key, now.timestamp()),
+                age(made.get(key.id), now),
+                key.label,
+                key.run or "all runs",
+                "never" if key.expires is None else shown_time(key.expires),
+            )
             for key in service.store.api_keys()
         ],
         "runs": [
@@ -56,9 +70,9 @@ def operator_view(service: Service, refused: dict[str, int], now: datetime) -> d
                 "status": run.status,
                 "rule": run.spec.batch.rule,
                 "generation": run.generation,
-                "users": run.users,
+                "users": people[run.name][0],
                 "size": run.size,
-                "counted": service.counts[run.name, "counted"],
+                "counted": people[run.name][1],
             }
             for run in runs
         ],
@@ -100,7 +114,7 @@ def _backups(rows: Sequence[AuditRow]) -> list[AuditRow]:
 
 
 def _refusals(service: Service, refused: dict[str, int]) -> list[ShownRefusal]:
-    """The most frequent first, since this process started."""
+    """The most frequent first, since this process started. Each worker process counts its own."""
     found = [
         ShownRefusal(outcome, run, count, TITLES[outcome])
         for (run, outcome), count in list(service.counts.items())

@@ -96,7 +96,7 @@ class Pages:
     def _key(self, request: Request) -> ApiKeyRow | None:
         owner = self._sessions.owner(request.cookies.get(_SESSION, ""))
         key = None if owner is None else self._web.keyring.named(owner)
-        return key if key is not None and key.role in (*MAY["operate"], *MAY["audit"]) else None
+        return key if key is not None and _may_see(key) else None
 
     async def operator(self, request: Request) -> Response:
         self._web.limit_reads(request)
@@ -120,11 +120,11 @@ class Pages:
         if not self._sessions.fits(request.cookies.get(_FORM, ""), sent.get("token", "")):
             return self._login_page(request, "The form was too old. Send it again.", 403)
         key = self._web.keyring.find(sent.get("key", "").strip())
-        if key is None or key.role not in (*MAY["operate"], *MAY["audit"]):
+        if key is None or not _may_see(key):
             wait = self._wrong.wait(request.client.host if request.client else "")
             if wait:  # somebody who fills this up does not keep out whoever has a key
                 raise Problem(429, "too-many", retry=wait)
-            return self._login_page(request, "This is not the key of an operator, an admin or an auditor.", 403)
+            return self._login_page(request, "This is not the key of an operator, an admin or an auditor of all runs.", 403)
         answer = _to_operator()
         _cookie(request, answer, _SESSION, self._sessions.open(key.id))
         return answer
@@ -190,6 +190,11 @@ class Pages:
             return _page("error.html", problem.status, status_code=problem.status, title=TITLES[problem.kind])
 
         return endpoint
+
+
+def _may_see(key: ApiKeyRow) -> bool:
+    """The operators' page is about all runs, so a key of one run does not open it."""
+    return key.run is None and key.role in (*MAY["operate"], *MAY["audit"])
 
 
 def _page(template: str, status: int = 200, **shown: Any) -> Response:

@@ -16,12 +16,12 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from confide.errors import InvalidParameter, StoreError
-from confide.service.sql import Reads, Writes, migrations, the_sum
+from confide.service.sql import SUM_QUERY, Reads, Writes, migrations, open_sums, seal_sum, the_sum
 from confide.service.store import Head, Moved, OpenSum, Taken
+from confide.service.vault import HEADER_BYTES, Vault
 
 WORKERS = 16  # at most, at the same time
 LEASE = 60.0  # seconds that a transaction may wait for its process
-_SUM = "SELECT generation, users, total FROM open_sum WHERE run = ?"
 _USERS = "SELECT COALESCE(SUM(users), 0)::bigint FROM open_sum WHERE run = ?"
 _HEAD = f"SELECT generation, status, ({_USERS.replace('?', 'name')}) FROM run WHERE name = ?"
 _SHARD = "SELECT pg_try_advisory_lock(mod('run'::regclass::oid::bigint, 2147483647)::int, ?)"
@@ -37,7 +37,8 @@ class PostgresStore(Reads):
 
     workers = WORKERS
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, vault: Vault) -> None:
+        self.vault = vault
         try:
             self._given = conninfo_to_dict(url)
         except psycopg.Error:
@@ -125,12 +126,8 @@ class PostgresStore(Reads):
     def head(self, run: str) -> Head:
         return Head(*the_sum(self._read(_HEAD, run), run))
 
-    def open_sum(self, run: str) -> OpenSum:
-        return _added_up(self._read(_SUM, run), run)
-
     def forget(self) -> None:
-        """Old versions of the open sum and of the learner's state leave their tables. The server's write-ahead log keeps them until it is
-        recycled."""
+        """Old versions of sealed records leave their tables. The server's write-ahead log keeps them until it is recycled."""
         with self._write_lock, _as_store_error():
             self._connection("writer").execute("VACUUM (SKIP_LOCKED) open_sum, run")
 
@@ -146,6 +143,7 @@ class PostgresStore(Reads):
 class PostgresTransaction(Writes):
     def __init__(self, db: Connection, store: PostgresStore) -> None:
         self._db, self._store = db, store
+        self.vault = store.vault
         self._asked: list[bytes] = []
 
     def _do(self, query: str, *values: object) -> list[tuple[Any, ...]]:
@@ -157,13 +155,12 @@ class PostgresTransaction(Writes):
     def hold(self, run: str, *, alone: bool = False) -> Head:
         self._store.own_shard()
         lock = "UPDATE" if alone else "KEY SHARE"
-        generation, status = the_sum(self._do(f"SELECT generation, status FROM run WHERE name = ? FOR {lock}", run), run)
+        query = f"SELECT generation, status, substr(state, 1, {HEADER_BYTES}) FROM run WHERE name = ? FOR {lock}"
+        generation, status, header = the_sum(self._do(query, run), run)
+        self.vault.follow(header)
         return Head(
             generation, status, self._do(_USERS, run)[0][0]
         )  # after the lock: another worker may have committed meanwhile
-
-    def open_sum(self, run: str) -> OpenSum:
-        return _added_up(self._do(_SUM, run), run)
 
     @contextlib.contextmanager
     def alive(self) -> Iterator[None]:
@@ -185,15 +182,17 @@ class PostgresTransaction(Writes):
 
     def add_to_sum(self, run: str, added: OpenSum) -> None:
         shard = self._store.own_shard()
-        found = self._do(f"{_SUM} AND shard = ? FOR UPDATE", run, shard)
-        if not found:
-            self._changed("INSERT INTO open_sum VALUES (?, ?, ?, ?, ?)", run, shard, added.generation, added.users, added.total)
+        rows = self._do(f"{SUM_QUERY} AND shard = ? FOR UPDATE", run, shard)
+        if not rows:
+            record = seal_sum(self.vault, run, shard, added)
+            self._changed("INSERT INTO open_sum VALUES (?, ?, ?, ?, ?)", run, shard, added.generation, added.users, record)
             return
-        before = OpenSum(*found[0])
+        before = open_sums(self.vault, run, rows)
         if before.generation != added.generation:
             raise Moved("the open batch was closed by another process")
         now = before.plus(added)
-        self._changed("UPDATE open_sum SET users = ?, total = ? WHERE run = ? AND shard = ?", now.users, now.total, run, shard)
+        record = seal_sum(self.vault, run, shard, now)
+        self._changed("UPDATE open_sum SET users = ?, total = ? WHERE run = ? AND shard = ?", now.users, record, run, shard)
 
     def taken(self, run: str, people: Sequence[bytes]) -> dict[bytes, list[Taken]]:
         found: dict[bytes, list[Taken]] = {}
@@ -238,15 +237,6 @@ class PostgresTransaction(Writes):
     def audit(self, at: str, actor: str, action: str, detail: str) -> None:
         self._db.execute("LOCK TABLE audit IN SHARE ROW EXCLUSIVE MODE")  # each row names the one before
         super().audit(at, actor, action, detail)
-
-
-def _added_up(found: list[tuple[Any, ...]], run: str) -> OpenSum:
-    if not found:
-        raise StoreError(f"run {run} has no open sum: the database is damaged")
-    total = OpenSum(*found[0])
-    for row in found[1:]:
-        total = total.plus(OpenSum(*row))
-    return total
 
 
 def _written(query: str) -> bytes:

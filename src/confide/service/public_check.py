@@ -9,9 +9,9 @@ from confide.arguments import text
 from confide.audit.verify import verify
 from confide.errors import ConfideError, InvalidParameter, SignatureError
 from confide.privacy.certificate import Certificate, check_schema
-from confide.service.client import Response, Send, ServiceRefused, over_http
 from confide.service.documents import Statement, check_chain, check_signature, digest
 from confide.service.spec import NAME
+from confide.service.transport import Response, Send, ServiceRefused, over_http
 from confide.service.verification import Found
 
 

@@ -9,8 +9,7 @@ from confide.learning.learner import Learner
 from confide.mechanisms.codebook import Codebook, SignReport
 from confide.policy import ContextPolicy, LinearPolicy, Policy, RandomPolicy, StochasticPolicy, TabularPolicy
 from confide.privatizers import Channel
-
-FORMAT = "confide-round/1"
+from confide.service.checks import ROUND_FORMAT
 
 
 def round_document(run: str, learner: Learner) -> bytes:
@@ -19,11 +18,12 @@ def round_document(run: str, learner: Learner) -> bytes:
     policies = current.policies
     shares = current.shares or (1.0 / len(policies),) * len(policies)
     document: dict[str, Any] = {
-        "format": FORMAT,
+        "format": ROUND_FORMAT,
         "run": run,
         "generation": learner.released().generation,
         "policies": [plain_policy(policy) for policy in policies],
         "shares": list(shares),
+        "round": current.digest.hex(),
     }
     if learner.guarantee.trust.devices:
         described = getattr(current.statistic, "plain", None)

@@ -12,7 +12,7 @@ from typing import Any
 
 from confide.service.core import Service
 from confide.service.documents import missing
-from confide.service.http import Limits, app
+from confide.service.http import Limits, Web, app
 from confide.service.metrics import serve_metrics
 
 HEADERS = 2**15  # bytes of all headers of a request
@@ -46,7 +46,7 @@ def serve(service: Service, at: Listening, started: Callable[[], None] = lambda:
         gc.collect()
         gc.freeze()  # what was imported stays: it is not looked through again and again
         try:
-            asyncio.run(_until_stopped(server, started))
+            asyncio.run(_until_stopped(server, application.state.web, started))
         finally:
             service.stop()
 
@@ -74,9 +74,13 @@ def configured(application: Any, at: Listening) -> Any:
     )
 
 
-async def _until_stopped(server: Any, started: Callable[[], None]) -> None:
+async def _until_stopped(server: Any, web: Web, started: Callable[[], None]) -> None:
+    def stop() -> None:
+        server.should_exit = True
+        web.own_threads.stop_waiting()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, partial(setattr, server, "should_exit", True))
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     task = asyncio.create_task(server.serve())
     while not (server.started or task.done()):
         await asyncio.sleep(0.01)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from confide.service.access import new_api_key
-from confide.service.core import Service
+from confide.service.access import draw_api_key
+from confide.service.core import RUN_MEMORY, Service
 from confide.service.folder import ServiceFolder
 from confide.service.spec import Batching, RunSpec
 
@@ -25,23 +25,35 @@ DEMO = RunSpec(
 @dataclass(frozen=True, slots=True)
 class Opened:
     service: Service
-    keys: dict[str, str]  # by role: API keys that were made now, and are shown once
+    key_files: dict[str, Path]  # by role: the files of the API keys that were made at the first start
 
 
-def open_service(folder: ServiceFolder, specs: Sequence[RunSpec]) -> Opened:
+def open_service(folder: ServiceFolder, specs: Sequence[RunSpec], *, run_memory: int = RUN_MEMORY) -> Opened:
     """The service in a folder with these runs. What is missing is made: the folder, its keys, API keys for an admin and for devices."""
+    folder.init()
     with folder.setting_up():
-        if not folder.exists():
-            folder.init()
-        service = folder.open()
+        service = folder.open(run_memory=run_memory)
         try:
             for spec in specs:
                 service.create(spec)
-            roles = () if service.store.api_keys() else ("admin", "device")
-            return Opened(service, {role: new_api_key(service.store, role, "first start", "command line") for role in roles})
+            return Opened(service, {} if service.store.api_keys() else _first_keys(service))
         except BaseException:
             service.stop()
             raise
+
+
+def _first_keys(service: Service) -> dict[str, Path]:
+    """API keys for an admin and for devices, in files of the key folder.
+
+    They are never printed, because what a service prints is kept in journals and logs of containers.
+    A file is written before its key can be used. After a crash in between, the next start makes new keys.
+    """
+    keys = {role: draw_api_key(role, "first start") for role in ("admin", "device")}
+    files = {role: service.keys.write_api_key(role, key.text) for role, key in keys.items()}
+    with service.store.transaction() as tx:
+        for key in keys.values():
+            key.add_to(tx, "command line")
+    return files
 
 
 def folder_of(spec: RunSpec | None, given: Path | None) -> Path:

@@ -19,6 +19,8 @@ from confide.privatizers import AtMost
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 RULES = ("count", "deadline")
+# Parameters of the functions that make an agent, so no agent can have options of these names.
+_RESERVED_OPTIONS = ("agent", "cls", "episodes", "horizon", "name", "noise", "privacy", "problem", "secure", "sizes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,14 @@ class RunSpec:
         if not NAME.fullmatch(text("name", self.name)):
             raise InvalidParameter(f"name must be lower-case letters, digits and dashes, at most 63, got name={self.name!r}")
         text("title", self.title)
+        text("agent", self.agent, empty=False)
+        text("problem", self.problem, empty=False)
+        whole("problem_seed", self.problem_seed, at_least=0)
+        if self.horizon is not None:
+            whole("horizon", self.horizon, at_least=1)
+        reserved = [name for name, _ in self.options if name in _RESERVED_OPTIONS]
+        if reserved:
+            raise InvalidParameter(f"[options] must be options of the agent, got {reserved[0]}: the run itself decides it")
         choice("trust", self.trust, ("joint", "local"))
         choice("noise", self.noise, ("secure", "fast")), choice("local_noise", self.local_noise, ("least", "gaussian"))
         if self.local_noise == "gaussian" and (self.trust != "local" or self.delta == 0):
@@ -100,6 +110,11 @@ class RunSpec:
             return LocalDP(self.epsilon, self.delta, self.relation)
         return JointDP(self.epsilon, self.delta, self.relation)
 
+    @property
+    def agent_options(self) -> dict[str, Any]:
+        schedule = {} if self.batch.schedule is None else {"schedule": self.batch.schedule}
+        return dict(self.options) | schedule
+
     def world(self) -> Any:
         from confide.problems.catalogue import PROBLEMS, make
 
@@ -117,7 +132,7 @@ class RunSpec:
         """Made anew from public choices alone: a restart makes the same one."""
         from confide.agents.catalogue import make_agent
 
-        options = dict(self.options) | ({} if self.batch.schedule is None else {"schedule": self.batch.schedule})
+        options = self.agent_options
         made = make_agent(self.agent, self.world(), episodes=self.users, privacy=self.privacy, noise=source, **options)
         if not isinstance(made, Learner) or not made.abilities.sums:
             raise PrivacyError(f"{self.agent} cannot be served: it keeps its users' data to look at them again")
@@ -141,7 +156,10 @@ def read_spec(path: str | Path) -> RunSpec:
 def parse_spec(written: str) -> RunSpec:
     try:
         given = tomllib.loads(written)
-    except tomllib.TOMLDecodeError as error:
+        _check_integers(given)
+    except RecursionError:
+        raise InvalidParameter("the TOML of a run is nested too deeply: it has settings, [batch] and [options]") from None
+    except ValueError as error:
         raise InvalidParameter(f"not TOML: {error}") from None
     batch, options = given.pop("batch", {}), given.pop("options", {})
     if not isinstance(batch, dict) or not isinstance(options, dict):
@@ -154,6 +172,14 @@ def parse_spec(written: str) -> RunSpec:
     if missing:
         raise InvalidParameter(f"{missing[0]} is missing")
     return RunSpec(**given, batch=Batching(**batch), options=tuple(sorted(options.items())))
+
+
+def _check_integers(value: Any) -> None:
+    """`ValueError` if a whole number does not fit into 64 bits, which TOML demands. Python reads longer ones."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("a whole number has more than 64 bits")
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_integers(each)
 
 
 def _known(given: dict[str, Any], kind: type) -> None:

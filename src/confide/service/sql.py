@@ -8,11 +8,15 @@ from typing import Any, TypeVar
 from confide.errors import StateError, StoreError
 from confide.service.audit_chain import chained
 from confide.service.documents import ReleaseRow
-from confide.service.store import ApiKeyRow, AuditRow, RunRow, SigningKeyRow
+from confide.service.store import ApiKeyRow, AuditRow, OpenSum, RunRow, SavedState, SigningKeyRow
+from confide.service.vault import Place, Vault
 
 Row = TypeVar("Row")
 _RELEASE = "run, generation, body, users, previous, digest, signature, key"
-_RUN = "name, spec, manifest, signature, key, certificate, status, generation, state"
+_API_KEY = "id, role, secret, label, revoked, run, expires"
+_RUN = "name, spec, manifest, signature, key, certificate, status, generation"
+_ROUND_QUERY = "SELECT digest FROM planned_round WHERE run = ? AND generation = ?"
+SUM_QUERY = "SELECT shard, generation, users, total FROM open_sum WHERE run = ?"
 
 
 def migrations(dialect: str) -> list[str]:
@@ -33,10 +37,30 @@ def the_sum(found: list[Row], run: str) -> Row:
     return found[0]
 
 
+def seal_sum(vault: Vault, run: str, shard: int, opened: OpenSum) -> bytes:
+    """What the row of a shard holds."""
+    return vault.seal(Place("open-sum", run, opened.generation, shard, opened.users), opened.total)
+
+
+def open_sums(vault: Vault, run: str, rows: list[tuple[Any, ...]]) -> OpenSum:
+    """The sum over all shards, from the rows of `SUM_QUERY`."""
+    if not rows:
+        raise StoreError(f"run {run} has no open sum: the database is damaged")
+    total: OpenSum | None = None
+    for shard, generation, users, record in rows:
+        # A shard without users has nothing to seal.
+        opened = vault.open(Place("open-sum", run, generation, shard, users), record) if users or record else b""
+        part = OpenSum(generation, users, opened)
+        total = part if total is None else total.plus(part)
+    assert total is not None
+    return total
+
+
 class Reads(ABC):
     """The part of a `Store` that reads."""
 
     made = "number"  # the column that says in which order signing keys were made
+    vault: Vault
 
     @abstractmethod
     def _read(self, query: str, *values: object) -> list[tuple[Any, ...]]: ...
@@ -48,12 +72,26 @@ class Reads(ABC):
         found = self._read(f"SELECT {_RUN} FROM run WHERE name = ?", name)
         return RunRow(*found[0]) if found else None
 
+    def state(self, run: str) -> SavedState:
+        found = self._read("SELECT generation, state FROM run WHERE name = ?", run)
+        if not found:
+            raise StoreError(f"there is no run {run}")
+        generation, record = found[0]
+        return SavedState(generation, self.vault.open(Place("state", run, generation), record))
+
+    def open_sum(self, run: str) -> OpenSum:
+        return open_sums(self.vault, run, self._read(SUM_QUERY, run))
+
     def release(self, run: str, generation: int) -> ReleaseRow | None:
         found = self._read(f"SELECT {_RELEASE} FROM release WHERE run = ? AND generation = ?", run, generation)
         return ReleaseRow(*found[0]) if found else None
 
     def releases(self, run: str) -> Iterable[ReleaseRow]:
         return (ReleaseRow(*row) for row in self._read(f"SELECT {_RELEASE} FROM release WHERE run = ? ORDER BY generation", run))
+
+    def round_digest(self, run: str, generation: int) -> bytes | None:
+        rows = self._read(_ROUND_QUERY, run, generation)
+        return rows[0][0] if rows else None
 
     def participants(self, run: str) -> dict[int, int]:
         query = "SELECT generation, COUNT(*) FROM participant WHERE run = ? AND nonce IS NOT NULL GROUP BY generation"
@@ -72,8 +110,11 @@ class Reads(ABC):
         return [SigningKeyRow(name, public, by, how, bool(retired)) for name, public, by, how, retired in rows]
 
     def api_keys(self) -> list[ApiKeyRow]:
-        rows = self._read("SELECT id, role, secret, label, revoked FROM api_key ORDER BY id")
-        return [ApiKeyRow(name, role, secret, label, bool(revoked)) for name, role, secret, label, revoked in rows]
+        rows = self._read(f"SELECT {_API_KEY} FROM api_key ORDER BY id")
+        return [
+            ApiKeyRow(name, role, secret, label, bool(revoked), run, expires)
+            for name, role, secret, label, revoked, run, expires in rows
+        ]
 
     def audit_rows(self) -> Iterable[AuditRow]:
         return (
@@ -84,17 +125,29 @@ class Reads(ABC):
 class Writes(ABC):
     """The part of a `Transaction` that needs no lock of its own. `_do` gives the rows of a query, `_changed` how many rows it changed."""
 
+    vault: Vault
+
     @abstractmethod
     def _do(self, query: str, *values: object) -> list[tuple[Any, ...]]: ...
 
     @abstractmethod
     def _changed(self, query: str, *values: object) -> int: ...
 
-    def create_run(self, run: RunRow, first: ReleaseRow) -> None:
+    def create_run(self, run: RunRow, first: ReleaseRow, state: bytes) -> None:
         values = [getattr(run, name) for name in _RUN.split(", ")]
-        self._changed(f"INSERT INTO run ({_RUN}) VALUES ({marks(9)})", *values)
+        record = self.vault.seal(Place("state", run.name, run.generation), state)
+        self._changed(f"INSERT INTO run ({_RUN}, state) VALUES ({marks(9)})", *values, record)
         self._release(first)
         self._changed("INSERT INTO open_sum VALUES (?, 0, ?, 0, ?)", run.name, run.generation, b"")
+
+    def open_sum(self, run: str) -> OpenSum:
+        return open_sums(self.vault, run, self._do(SUM_QUERY, run))
+
+    def settle_round(self, run: str, generation: int, digest: bytes) -> bytes:
+        # Of two workers that plan at the same time, the second one waits here for the first one.
+        self._changed("INSERT INTO planned_round VALUES (?, ?, ?) ON CONFLICT DO NOTHING", run, generation, digest)
+        stored: bytes = self._do(_ROUND_QUERY, run, generation)[0][0]
+        return stored
 
     def enrolled(self, run: str, generation: int) -> int:
         return int(self._do("SELECT COUNT(*) FROM participant WHERE run = ? AND generation = ?", run, generation)[0][0])
@@ -102,12 +155,24 @@ class Writes(ABC):
     def close(self, release: ReleaseRow, state: bytes) -> None:
         before = release.generation - 1
         query = "UPDATE run SET generation = ?, state = ? WHERE name = ? AND generation = ?"
-        if self._changed(query, release.generation, state, release.run, before) != 1:
+        record = self.vault.seal(Place("state", release.run, release.generation), state)
+        if self._changed(query, release.generation, record, release.run, before) != 1:
             raise StateError(f"generation {release.generation} was made by another process: its noise must not be drawn twice")
         self._release(release)
         self._changed(
             "UPDATE open_sum SET generation = ?, users = 0, total = ? WHERE run = ?", release.generation, b"", release.run
         )
+
+    def seal_again(self, run: str) -> None:
+        """Seal the state and all open sums again with the vault's newest key."""
+        generation, record = self._do("SELECT generation, state FROM run WHERE name = ?", run)[0]
+        place = Place("state", run, generation)
+        self._changed("UPDATE run SET state = ? WHERE name = ?", self.vault.seal(place, self.vault.open(place, record)), run)
+        for shard, generation, users, record in self._do(SUM_QUERY, run):
+            if users:
+                place = Place("open-sum", run, generation, shard, users)
+                again = self.vault.seal(place, self.vault.open(place, record))
+                self._changed("UPDATE open_sum SET total = ? WHERE run = ? AND shard = ?", again, run, shard)
 
     def _release(self, row: ReleaseRow) -> None:
         values = (row.run, row.generation, row.body, row.users, row.previous, row.digest, row.signature, row.key)
@@ -122,8 +187,8 @@ class Writes(ABC):
         self._changed(query, key.id, key.public, key.endorsed_by, key.endorsement, int(key.retired))
 
     def add_api_key(self, key: ApiKeyRow) -> None:
-        query = f"INSERT INTO api_key (id, role, secret, label, revoked) VALUES ({marks(5)})"
-        self._changed(query, key.id, key.role, key.secret, key.label, int(key.revoked))
+        query = f"INSERT INTO api_key ({_API_KEY}) VALUES ({marks(7)})"
+        self._changed(query, key.id, key.role, key.secret, key.label, int(key.revoked), key.run, key.expires)
 
     def revoke_api_key(self, name: str) -> bool:
         return self._changed("UPDATE api_key SET revoked = 1 WHERE id = ? AND revoked = 0", name) == 1

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 from confide._locks import NO_FOLLOW
 from confide.errors import StoreError
-from confide.service.sql import Reads, Writes, marks, migrations, the_sum
+from confide.service.sql import Reads, Writes, marks, migrations, seal_sum, the_sum
 from confide.service.store import Head, Moved, OpenSum, Taken
+from confide.service.vault import Vault
 
 Row = TypeVar("Row")
 _APPLICATION = 0x63666473  # "cfds"
 _HEAD = "SELECT run.generation, status, users FROM run JOIN open_sum ON run = name WHERE name = ?"
-_SUM = "SELECT generation, users, total FROM open_sum WHERE run = ?"
 
 
 class SqliteStore(Reads):
@@ -29,8 +29,9 @@ class SqliteStore(Reads):
     workers = 1
     made = "rowid"
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, vault: Vault) -> None:
         self.path = Path(path)
+        self.vault = vault
         self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
         with contextlib.ExitStack() as opened, _as_store_error():
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o600))
@@ -64,7 +65,7 @@ class SqliteStore(Reads):
         with self._write_lock, _as_store_error():
             self._writer.execute("BEGIN IMMEDIATE")
             try:
-                yield SqliteTransaction(self._writer)
+                yield SqliteTransaction(self._writer, self.vault)
                 self._writer.execute("COMMIT")
             except BaseException:
                 if self._writer.in_transaction:
@@ -78,11 +79,8 @@ class SqliteStore(Reads):
     def head(self, run: str) -> Head:
         return Head(*the_sum(self._read(_HEAD, run), run))
 
-    def open_sum(self, run: str) -> OpenSum:
-        return OpenSum(*the_sum(self._read(_SUM, run), run))
-
     def forget(self) -> None:
-        """Old pages of the log are on the disk until it is truncated: they hold earlier versions of the open sum."""
+        """Old pages of the log are on the disk until it is truncated. They show in which order people reported."""
         with self._write_lock, self._read_lock, _as_store_error():
             (busy, *_), *_ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if busy:
@@ -105,8 +103,9 @@ class SqliteStore(Reads):
 
 
 class SqliteTransaction(Writes):
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, vault: Vault) -> None:
         self._db = db
+        self.vault = vault
 
     def _do(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         return self._db.execute(query, values).fetchall()
@@ -144,9 +143,6 @@ class SqliteTransaction(Writes):
         """A transaction is alone in any case."""
         return Head(*the_sum(self._do(_HEAD, run), run))
 
-    def open_sum(self, run: str) -> OpenSum:
-        return OpenSum(*the_sum(self._do(_SUM, run), run))
-
     def alive(self) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
 
@@ -155,7 +151,8 @@ class SqliteTransaction(Writes):
         if before.generation != added.generation:
             raise Moved("the open batch was closed by another process")
         now = before.plus(added)
-        self._changed("UPDATE open_sum SET users = ?, total = ? WHERE run = ?", now.users, now.total, run)
+        record = seal_sum(self.vault, run, 0, now)
+        self._changed("UPDATE open_sum SET users = ?, total = ? WHERE run = ?", now.users, record, run)
 
 
 _AT_ONCE = 1000  # rows of a statement

@@ -9,15 +9,28 @@ import numpy as np
 
 from confide.errors import StateError
 from confide.service.documents import ReleaseRow
+from confide.service.vault import Vault
 
 
 class Moved(StateError):
     """Another worker was faster. Nothing of this transaction is durable: read again, and go on."""
 
 
+class RoundConflict(StateError):
+    """Another process has planned another round from the same release, and users answer that one."""
+
+    def __init__(self, run: str, generation: int) -> None:
+        self.generation = generation
+        super().__init__(
+            f"run {run}: another process planned the round of release {generation} first, and this process plans a "
+            "different one, because processors and versions of libraries round differently. Serve this run on the "
+            "kind of processor that planned the round, with the same versions of confide and its libraries"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run: its public documents, and the learner's state as of its last release. PRIVATE."""
+    """A run: its public documents, and where it is now."""
 
     name: str
     spec: str
@@ -27,7 +40,14 @@ class RunRow:
     certificate: bytes
     status: str  # open | paused | finished
     generation: int
-    state: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """What `Learner.save` returned after the release of this generation. PRIVATE."""
+
+    generation: int
+    data: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +105,8 @@ class ApiKeyRow:
     secret: bytes = field(repr=False)
     label: str
     revoked: bool
+    run: str | None = None  # the only run that it may be used for; None: all of them
+    expires: int | None = None  # in seconds since 1970; None: never
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +122,18 @@ class AuditRow:
 
 
 class Transaction(Protocol):
-    """Everything here becomes durable together, when the block ends without an error; or nothing does."""
+    """Everything here becomes durable together, when the block ends without an error; or nothing does.
 
-    def create_run(self, run: RunRow, first: ReleaseRow) -> None: ...
+    Sums and states go in and come out in clear text. The store seals them before they reach the
+    database.
+    """
+
+    def create_run(self, run: RunRow, first: ReleaseRow, state: bytes) -> None: ...
     def hold(self, run: str, *, alone: bool = False) -> Head:
         """Where the run is; until the block ends nobody closes its batch, and if `alone` nobody adds to it."""
+
+    def settle_round(self, run: str, generation: int, digest: bytes) -> bytes:
+        """Return the digest of the round of this generation. The first process that plans the round stores it."""
 
     def open_sum(self, run: str) -> OpenSum: ...
     def alive(self) -> AbstractContextManager[None]:
@@ -126,6 +155,9 @@ class Transaction(Protocol):
         """The release, the state after it and an empty sum; `StateError` if somebody else has made this generation."""
 
     def set_status(self, run: str, status: str) -> None: ...
+    def seal_again(self, run: str) -> None:
+        """Seal everything private of a run again with the newest key. The run is held alone."""
+
     def add_signing_key(self, key: SigningKeyRow) -> None: ...
     def add_api_key(self, key: ApiKeyRow) -> None: ...
     def revoke_api_key(self, name: str) -> bool: ...
@@ -136,6 +168,7 @@ class Store(Protocol):
     """The database of a service. What is committed survives a crash; whatever goes wrong is a `StoreError`."""
 
     workers: int  # how many processes may take reports at the same time
+    vault: Vault
 
     def transaction(self) -> AbstractContextManager[Transaction]: ...
     def runs(self) -> list[str]: ...
@@ -143,7 +176,11 @@ class Store(Protocol):
     def release(self, run: str, generation: int) -> ReleaseRow | None: ...
     def releases(self, run: str) -> Iterable[ReleaseRow]: ...
     def head(self, run: str) -> Head: ...
+    def round_digest(self, run: str, generation: int) -> bytes | None:
+        """The digest of the round of this generation, or None if nobody has planned it."""
+
     def open_sum(self, run: str) -> OpenSum: ...
+    def state(self, run: str) -> SavedState: ...
     def participants(self, run: str) -> dict[int, int]:
         """How many people have reported, by generation."""
 

@@ -11,8 +11,10 @@ from confide.mechanisms.state import unpack
 from confide.privacy.certificate import Certificate, check_schema
 from confide.service.audit_chain import check_rows
 from confide.service.documents import Statement, check_chain, check_signature, digest
+from confide.service.keys import KeyFolder
 from confide.service.live import made_learner
 from confide.service.marks import Marks, RolledBack
+from confide.service.signing_keys import current_key
 from confide.service.spec import parse_spec
 from confide.service.store import RunRow, Store
 
@@ -26,8 +28,9 @@ class Found:
     says: str
 
 
-def verify_store(store: Store, marks: Marks) -> Iterator[Found]:
+def verify_store(store: Store, keys: KeyFolder, marks: Marks) -> Iterator[Found]:
     """All checks of all runs. Nothing that is said names a person."""
+    yield _checked("keys", lambda: _key_files(store, keys))
     yield _checked("audit", lambda: f"{check_rows(store.audit_rows())} rows, each follows the one before")
     yield _checked("budgets", lambda: _budgets(store))
     for name in store.runs():
@@ -38,7 +41,7 @@ def verify_store(store: Store, marks: Marks) -> Iterator[Found]:
             ("certificate", lambda row=row: _certificate(row)),
             ("releases", lambda row=row: _releases(row, store)),
             ("people", lambda row=row: _people(row, store)),
-            ("state", lambda row=row: _state(row)),
+            ("state", lambda row=row: _state(row, store)),
             ("mark", lambda row=row: _mark(row, store, marks)),
         ):
             yield _checked(f"{name}: {about}", check)
@@ -56,6 +59,12 @@ def _checked(about, check) -> Found:  # type: ignore[no-untyped-def]
 def _must(holds: bool, otherwise: str) -> None:
     if not holds:
         raise StateError(otherwise)
+
+
+def _key_files(store: Store, keys: KeyFolder) -> str:
+    """Without these files the service cannot sign, recognise people, or open what it sealed."""
+    keys.check(current_key(store, keys).id)
+    return f"for signatures, pseudonyms and the vault are in {keys.folder}"
 
 
 def _keys(store: Store) -> dict[str, bytes]:
@@ -127,9 +136,9 @@ def _budgets(store: Store) -> str:
     return "nobody has spent more than a run allows a person" if math.isfinite(most) else "a run has no limit for a person"
 
 
-def _state(row: RunRow) -> str:
+def _state(row: RunRow, store: Store) -> str:
     learner = made_learner(parse_spec(row.spec))
-    learner.restore(row.state, released=row.generation)
+    learner.restore(store.state(row.name).data, released=row.generation)
     _must(
         learner.settings == json.loads(row.manifest)["agent"]["settings"], "the learner has other settings than the manifest says"
     )

@@ -1,4 +1,4 @@
--- Nothing here holds a trajectory, a time of arrival or an address.
+-- Nothing here holds a trajectory, a time of arrival or an address. `run.state` and `open_sum.total` are sealed by the vault.
 CREATE TABLE signing_key (
   number INTEGER GENERATED ALWAYS AS IDENTITY,
   id TEXT PRIMARY KEY,
@@ -32,7 +32,7 @@ CREATE TABLE account (
   person BYTEA PRIMARY KEY,
   spent DOUBLE PRECISION NOT NULL CHECK (spent >= 0)
 );
--- Each worker adds to a row of its own. Values are not compressed: what somebody contributed must not show in a size.
+-- Each worker adds to a row of its own. Open sums and states are sealed, and PostgreSQL stores them without compression.
 CREATE TABLE open_sum (
   run TEXT NOT NULL,
   shard INTEGER NOT NULL,
@@ -42,6 +42,7 @@ CREATE TABLE open_sum (
   PRIMARY KEY (run, shard)
 );
 ALTER TABLE open_sum ALTER COLUMN total SET STORAGE EXTERNAL;
+ALTER TABLE run ALTER COLUMN state SET STORAGE EXTERNAL;
 CREATE TABLE release (
   run TEXT NOT NULL REFERENCES run (name),
   generation INTEGER NOT NULL,
@@ -53,12 +54,23 @@ CREATE TABLE release (
   key TEXT NOT NULL REFERENCES signing_key (id),
   PRIMARY KEY (run, generation)
 );
+-- The digest of the round that was planned first from each release. Public. All workers must have planned the same round.
+CREATE TABLE planned_round (
+  run TEXT NOT NULL REFERENCES run (name),
+  generation INTEGER NOT NULL,
+  digest BYTEA NOT NULL,
+  PRIMARY KEY (run, generation)
+);
+-- run: the only one that the key may be used for, NULL: all of them. expires: in seconds since 1970, NULL: never.
+ALTER TABLE release ALTER COLUMN body SET STORAGE EXTERNAL;
 CREATE TABLE api_key (
   id TEXT PRIMARY KEY,
   role TEXT NOT NULL CHECK (role IN ('device', 'operator', 'admin', 'auditor')),
   secret BYTEA NOT NULL,
   label TEXT NOT NULL,
-  revoked INTEGER NOT NULL DEFAULT 0
+  revoked INTEGER NOT NULL DEFAULT 0,
+  run TEXT,
+  expires BIGINT
 );
 CREATE TABLE audit (
   number INTEGER PRIMARY KEY,

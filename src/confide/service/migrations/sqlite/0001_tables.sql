@@ -1,4 +1,4 @@
--- Nothing here holds a trajectory, a time of arrival or an address.
+-- Nothing here holds a trajectory, a time of arrival or an address. `run.state` and `open_sum.total` are sealed by the vault.
 CREATE TABLE run (
   name TEXT PRIMARY KEY,
   spec TEXT NOT NULL,
@@ -50,12 +50,22 @@ CREATE TABLE signing_key (
   endorsement BLOB NOT NULL,
   retired INTEGER NOT NULL DEFAULT 0
 );
+-- The digest of the round that was planned first from each release. Public. All workers must have planned the same round.
+CREATE TABLE planned_round (
+  run TEXT NOT NULL REFERENCES run (name),
+  generation INTEGER NOT NULL,
+  digest BLOB NOT NULL,
+  PRIMARY KEY (run, generation)
+) WITHOUT ROWID;
+-- run: the only one that the key may be used for, NULL: all of them. expires: in seconds since 1970, NULL: never.
 CREATE TABLE api_key (
   id TEXT PRIMARY KEY,
   role TEXT NOT NULL CHECK (role IN ('device', 'operator', 'admin', 'auditor')),
   secret BLOB NOT NULL,
   label TEXT NOT NULL,
-  revoked INTEGER NOT NULL DEFAULT 0
+  revoked INTEGER NOT NULL DEFAULT 0,
+  run TEXT,
+  expires INTEGER
 );
 CREATE TABLE audit (
   number INTEGER PRIMARY KEY,
