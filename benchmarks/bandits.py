@@ -30,9 +30,9 @@ WORLDS = {
 PROMISES = {
     "joint, eps = 1": JointDP(1.0, DELTA),
     "joint, eps = 10": JointDP(10.0, DELTA),
-    "joint, eps = 1, delta = 0": JointDP(1.0),
-    "local, eps = 10": LocalDP(10.0),
-    "local, eps = 1": LocalDP(1.0),
+    "joint, eps = 1, delta = 0": JointDP(1.0, delta=0.0),
+    "local, eps = 10": LocalDP(10.0, delta=0.0),
+    "local, eps = 1": LocalDP(1.0, delta=0.0),
     "none": NoPrivacy(),
 }
 TARGETS = {

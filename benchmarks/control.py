@@ -29,7 +29,7 @@ UNSEEN = 20  # systems before this one were looked at when the gate was made
 
 def regrets(seeds: tuple[int, ...], episodes: int) -> list[str]:
     promises: dict[str, Request] = {f"eps = {e:g}": JointDP(e, DELTA) for e in (0.5, 1.0, 5.0, 10.0)}
-    promises |= {"none": NoPrivacy(), "eps = 1, delta = 0": JointDP(1.0)}
+    promises |= {"none": NoPrivacy(), "eps = 1, delta = 0": JointDP(1.0, delta=0.0)}
     cases = {
         (agent, name, problem): Case(problem, agent, privacy, episodes, seeds)
         for agent in (OFU, *AGENTS)

@@ -56,7 +56,7 @@ def regret(problem, privacy, leaves: bool, away: float, seed: int) -> float:
         absent = math.floor(away * (before + batch.users - begun) + 1e-9) - math.floor(away * (before - begun) + 1e-9)
         agent.observe(problem.count(batch.policy, batch.users - absent, rng))
         if absent:
-            agent.stay_away(absent)
+            agent.shares.stay_away(absent)
     return lost
 
 

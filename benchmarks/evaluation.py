@@ -130,7 +130,7 @@ def icu_world() -> World:
     values = np.zeros(S)
     values[:DEATH] = np.linalg.solve(np.eye(DEATH) - live, table[:DEATH, SURVIVAL])
     bare = World(cumulative(truth.start), cumulative(table), DEATH, SURVIVAL, values, np.full(S, 1 / S), 400)
-    visits = CountsAndSums(states=S, visits=None).statistic()
+    visits = CountsAndSums(states=S, visits=None, return_bound=1.0).statistic()
     counts = visits.bound.unpack(Log(bare, 200_000, (99,)).total(visits).values)[0]
     return World(bare.start, bare.rows, DEATH, SURVIVAL, values, counts / counts.sum(), 400)
 
@@ -148,7 +148,7 @@ def short(errors: list[float]) -> str:
 
 def chain_table(runs: int, sizes: tuple[int, ...]) -> tuple[list[str], dict[str, dict[int, float]]]:
     world = chain_world()
-    common = {"states": 40, "discount": 0.99}
+    common = {"states": 40, "discount": 0.99, "return_bound": 1.0}
     estimators = {
         "LSW, non-private": (LSW(**common), NoPrivacy()),
         "DP-LSW as printed": (DPLSW(**common, calibration="paper"), LOOSE),
@@ -209,19 +209,21 @@ def icu_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
     centres = icu_sepsis_centres()
     eb = partial(CountsAndSums, states=716, shrink="empirical-bayes")
     estimators = {
-        "LSW, non-private": (LSW(states=716), NoPrivacy()),
-        "counts and sums, visits=20": (CountsAndSums(states=716, visits=20), TIGHT),
+        "LSW, non-private": (LSW(states=716, return_bound=1.0), NoPrivacy()),
+        "counts and sums, visits=20": (CountsAndSums(states=716, visits=20, return_bound=1.0), TIGHT),
         "shrunk to their mean, visits=20": (eb(visits=20), TIGHT),
         "shrunk to 10 public components, visits=20": (eb(visits=20, components=principal(centres, 10)), TIGHT),
         "shrunk to 10 public components, visits=10": (eb(visits=10, components=principal(centres, 10)), TIGHT),
         "shrunk to 2 public components, visits=10": (eb(visits=10, components=principal(centres, 2)), TIGHT),
-        "DP-LSW, exact calibration": (DPLSW(states=716), TIGHT),
+        "DP-LSW, exact calibration": (DPLSW(states=716, return_bound=1.0), TIGHT),
     }
     kept = {estimator.statistic() for estimator, _ in estimators.values() if isinstance(estimator, CountsAndSums)}
     found: dict[str, dict[int, list[float]]] = {name: {m: [] for m in sizes} for name in estimators}
     for m in sizes:
         for run in range(runs):
-            log = Log(world, m, (m, run, 7)).hold(*kept, CountsAndSums(states=716, visits=None).statistic(pure=True))
+            log = Log(world, m, (m, run, 7)).hold(
+                *kept, CountsAndSums(states=716, visits=None, return_bound=1.0).statistic(pure=True)
+            )
             rng = np.random.default_rng((m, run, 8))
             for name, (estimator, privacy) in estimators.items():
                 given = {} if isinstance(estimator, LSW) else {"rng": rng}
@@ -242,13 +244,13 @@ def plan_table(runs: int, sizes: tuple[int, ...]) -> list[str]:
     """
     chain, icu = chain_world(), icu_world()
     cases = [
-        ("chain, all states", chain, CountsAndSums(states=40, discount=0.99, visits=None), CHAIN_KNOWN),
-        ("chain", chain, CountsAndSums(states=40, discount=0.99), CHAIN_KNOWN),
-        ("ICU-Sepsis, visits=20", icu, CountsAndSums(states=716, visits=20), {"weights": icu.weights}),
+        ("chain, all states", chain, CountsAndSums(states=40, discount=0.99, visits=None, return_bound=1.0), CHAIN_KNOWN),
+        ("chain", chain, CountsAndSums(states=40, discount=0.99, return_bound=1.0), CHAIN_KNOWN),
+        ("ICU-Sepsis, visits=20", icu, CountsAndSums(states=716, visits=20, return_bound=1.0), {"weights": icu.weights}),
         (
             "ICU-Sepsis, shrunk to their mean",
             icu,
-            CountsAndSums(states=716, visits=20, shrink="empirical-bayes"),
+            CountsAndSums(states=716, visits=20, shrink="empirical-bayes", return_bound=1.0),
             {"weights": icu.weights, "spread": 0.054},
         ),
     ]
@@ -272,7 +274,7 @@ def coverage(runs: int, users: int = 10_000) -> list[str]:
     lines = [f"| 90 % intervals, {users:,} users, {runs} runs | covered | mean width |", "|---|---|---|"]
     for name, world, states, discount, visits in (("chain", chain, 40, 0.99, 10), ("ICU-Sepsis", icu, 716, 1.0, 20)):
         for second in (False, True):
-            estimator = CountsAndSums(states=states, discount=discount, visits=visits, second_moments=second)
+            estimator = CountsAndSums(states=states, discount=discount, visits=visits, second_moments=second, return_bound=1.0)
             hits, widths = [], []
             for run in range(runs):
                 estimate = estimator.release(Log(world, users, (run, 11)), privacy=TIGHT, rng=np.random.default_rng((run, 12)))

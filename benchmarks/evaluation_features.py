@@ -69,15 +69,15 @@ class Row:
 
 ROWS = {
     "counts and sums (40 numbers), for comparison": Row(
-        CountsAndSums(states=STATES, discount=DISCOUNT, second_moments=True), VALUES
+        CountsAndSums(states=STATES, discount=DISCOUNT, second_moments=True, return_bound=1.0), VALUES
     ),
-    "sufficient statistics, table": Row(SufficientStatistics(TABLE, DISCOUNT, visits=STATES), VALUES),
-    "sufficient statistics, cubic": Row(SufficientStatistics(CUBIC, DISCOUNT, visits=STATES), VALUES),
-    "LSTD, table": Row(PrivateLSTD(TABLE, DISCOUNT, visits=STATES), VALUES, 0.1),
-    "LSTD, cubic, norm=5": Row(PrivateLSTD(CUBIC, DISCOUNT, norm=5.0), VALUES),
-    "importance sampling, clip=8": Row(ImportanceSampling(TARGET, DISCOUNT, clip=8.0), OTHER),
-    "per decision, clip=8": Row(ImportanceSampling(TARGET, DISCOUNT, clip=8.0, per_decision=True), OTHER),
-    "weighted importance sampling, clip=8": Row(WeightedImportanceSampling(TARGET, DISCOUNT, clip=8.0), OTHER),
+    "sufficient statistics, table": Row(SufficientStatistics(TABLE, DISCOUNT, visits=STATES, return_bound=1.0), VALUES),
+    "sufficient statistics, cubic": Row(SufficientStatistics(CUBIC, DISCOUNT, visits=STATES, return_bound=1.0), VALUES),
+    "LSTD, table": Row(PrivateLSTD(TABLE, DISCOUNT, visits=STATES, return_bound=1.0), VALUES, 0.1),
+    "LSTD, cubic, norm=5": Row(PrivateLSTD(CUBIC, DISCOUNT, norm=5.0, return_bound=1.0), VALUES),
+    "importance sampling, clip=8": Row(ImportanceSampling(TARGET, DISCOUNT, clip=8.0, return_bound=1.0), OTHER),
+    "per decision, clip=8": Row(ImportanceSampling(TARGET, DISCOUNT, clip=8.0, per_decision=True, return_bound=1.0), OTHER),
+    "weighted importance sampling, clip=8": Row(WeightedImportanceSampling(TARGET, DISCOUNT, clip=8.0, return_bound=1.0), OTHER),
 }
 
 

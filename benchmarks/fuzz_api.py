@@ -1,6 +1,10 @@
 """Hostile arguments of the public API: how many calls end in an error that is not one of confide's, or never end.
 
-python benchmarks/fuzz_api.py [--calls 7000] [--seed 0]
+python benchmarks/fuzz_api.py [--calls 8000] [--objects 2000] [--seed 0]
+
+Half of the calls are those of `tests/fuzz/calls.py`, in which one or two valid arguments are replaced; the others are
+those of `tests/fuzz/methods.py`: every public method of public objects. Objects with users' data are made in processes
+of their own (`tests/fuzz/data.py`).
 """
 
 import argparse
@@ -15,11 +19,14 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parent.parent / "tests" / "fuzz")  # benchmarks/control.py would hide the package control
 from calls import fuzz  # noqa: E402
+from data import fuzz_data  # noqa: E402
+from methods import fuzz_methods  # noqa: E402
 
 
 def parsed():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=7000)
+    parser.add_argument("--calls", type=int, default=8000)
+    parser.add_argument("--objects", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=20.0, help="a call that runs longer is endless")
     parser.add_argument("--not-named", action="store_true", help="list the refusals that do not name the argument, too")
@@ -37,11 +44,22 @@ def main() -> None:
         faulthandler.dump_traceback_later(6 * asked.seconds, exit=True, file=out)  # compiled code does not see the alarm
 
     with tempfile.TemporaryDirectory() as folder:
-        counts, found = fuzz(Path(folder), calls=asked.calls, seed=asked.seed, seconds=asked.seconds, watch=watch)
+        os.chdir(folder)  # a text may be the name of a file
+        half = asked.calls // 2
+        options = {"seed": asked.seed, "seconds": asked.seconds, "watch": watch}
+        counts, found = fuzz(Path(folder), calls=half, **options)
+        more, others = fuzz_methods(Path(folder), calls=asked.calls - half, **options)
+        counts, found = counts + more, found + others
     faulthandler.cancel_dump_traceback_later()
+    totals, defects = fuzz_data(objects=asked.objects, seed=asked.seed)
     print(f"{asked.calls} calls, seed {asked.seed}\n\n| outcome | calls |\n|---|---|", file=out)
     for kind, count in counts.most_common():
         print(f"| {kind} | {count} ({100 * count / asked.calls:.2f} %) |", file=out)
+    print(f"\n{asked.objects} objects with users' data\n\n| outcome | objects |\n|---|---|", file=out)
+    for kind, count in totals.most_common():
+        print(f"| {kind} | {count} |", file=out)
+    for kind, where in defects:
+        print(f"{kind}: {where!a}", file=out)
     print(file=out)
     shown = [one for one in found if one[0].kind in ("raw", "endless") or (asked.not_named and "not named" in one[0].kind)]
     for (kind, where, name), count in Counter((outcome.kind, outcome.where, name) for outcome, name, _ in shown).most_common():

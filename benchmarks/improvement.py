@@ -54,6 +54,7 @@ def halves(world, people, seed, *, learned=False):
     learn, test = world.log(people, seed).split(0.5)
     S, A = world.rewards.shape
     known = {} if learned else {"rewards": world.rewards, "terminal": world.terminal}
+    known |= {"ends": learned, "reward_range": (0.0, 1.0)}
     made = ModelRelease(states=S, actions=A, discount=DISCOUNT, **known)
     return made.release(learn, privacy=PRIVACY, rng=np.random.default_rng([seed, 2])), test
 

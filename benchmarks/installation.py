@@ -74,7 +74,7 @@ TRIED = {
     "report": [*START, "test -s run/report.html"],
     "logs": [
         "confide logs import raw.csv --out log.parquet --time step --states 2",
-        "confide evaluate log.parquet --states 2 --epsilon 1 --delta 1e-5 --return-bound 3 --source fast",
+        "confide evaluate log.parquet --states 2 --epsilon 1 --delta 1e-5 --return-bound 3 --source fast  # a simulated log",
     ],
     "compare": ["confide compare sweep.toml"],
     "accounting": ["python compose.py"],

@@ -90,6 +90,7 @@ class World:
     def released(self, log, epsilon, seed, *, learned=False):
         S, A = self.rewards.shape
         known = {} if learned else {"rewards": self.rewards, "terminal": self.terminal}
+        known |= {"ends": learned, "reward_range": (0.0, 1.0)}
         made = ModelRelease(states=S, actions=A, discount=self.discount, transitions=self.transitions, **known)
         privacy = NoPrivacy() if epsilon is None else CentralDP(epsilon, DELTA)
         return made.release(log, privacy=privacy, rng=np.random.default_rng([seed, 2]))

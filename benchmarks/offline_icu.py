@@ -95,7 +95,13 @@ def smaller(world, people, epsilons, seeds):
             if clusters is not None:
                 part = in_memory((replace(block, states=clusters[block.states]) for block in log.blocks()), max_steps=11)
             first = np.unique(states, return_index=True)[1]
-            known = {"rewards": world.rewards[first], "terminal": world.terminal[first], "discount": 1.0, "transitions": 10}
+            known = {
+                "rewards": world.rewards[first],
+                "terminal": world.terminal[first],
+                "discount": 1.0,
+                "transitions": 10,
+                "ends": False,
+            }
             made = ModelRelease(states=len(first), actions=world.rewards.shape[1], **known, **asked)
             for epsilon in epsilons:
                 rng = np.random.default_rng([seed, 2])

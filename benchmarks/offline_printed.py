@@ -30,7 +30,7 @@ def line(states, horizon, people, epsilon):
     rewards, behaviour = world.rewards[0], uniform_policy(horizon, states, 2)
     low, high = world.value(behaviour), world.optimal_value
     printed = DPAPVI(states=states, actions=2, horizon=horizon, rewards=rewards)
-    ours = ModelRelease(states=states, actions=2, discount=0.99, transitions=horizon - 1, rewards=rewards)
+    ours = ModelRelease(states=states, actions=2, discount=0.99, transitions=horizon - 1, rewards=rewards, ends=False)
     privacy = NoPrivacy() if epsilon is None else CentralDP(epsilon, 1e-6)
     found = []
     for seed in range(SEEDS):

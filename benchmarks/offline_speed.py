@@ -44,7 +44,7 @@ def bare_scan(path):
 
 
 def asked(rewards):
-    return ModelRelease(states=STATES, actions=ACTIONS, discount=0.95, rewards=rewards)
+    return ModelRelease(states=STATES, actions=ACTIONS, discount=0.95, rewards=rewards, ends=False)
 
 
 def counted(path, rewards):

@@ -32,7 +32,7 @@ OTHER = 200  # instance of a stand-in of the same sizes
 
 def predicted(world, epsilon, runs=40):
     S, A = world.rewards.shape
-    known = {"rewards": world.rewards, "terminal": world.terminal}
+    known = {"rewards": world.rewards, "terminal": world.terminal, "ends": False}
     made = ModelRelease(states=S, actions=A, discount=world.discount, transitions=world.transitions, **known)
     table = TabularMDP(world.P, world.rewards, world.start, horizon=world.transitions + 1)
     return people_needed(rehearsal(made, table, world.behaviour), CentralDP(epsilon, DELTA), score=BETTER, runs=runs)

@@ -56,7 +56,7 @@ def costs() -> list[str]:
     lines = ["| problem | users | rounds | planning per round | whole run | saved state |", "|" + "---|" * 6]
     for name, problem in (("lock", lock(0)), ("larger lock", larger_lock())):
         for episodes in (10_000, 1_000_000):
-            agent = Timed(problem.public, episodes=episodes, privacy=JointDP(1.0))
+            agent = Timed(problem.public, episodes=episodes, privacy=JointDP(1.0, delta=0.0))
             begun = process_time()
             run(agent, problem, seed=0)
             times = f"{1e3 * float(np.median(agent.times)):.0f} ms | {process_time() - begun:.1f} s"
@@ -71,7 +71,7 @@ def main() -> None:
     options = parser.parse_args()
     seeds = FRESH[:2] if options.quick else FRESH
     problems = {"lock": "lock", "rand": "rand", "larger lock": saved("larger lock", larger_lock())}
-    kinds = {"1": JointDP(1.0), "10": JointDP(10.0), "none": NoPrivacy()}
+    kinds = {"1": JointDP(1.0, delta=0.0), "10": JointDP(10.0, delta=0.0), "none": NoPrivacy()}
     approximate = {"1": JointDP(1.0, 1e-5), "10": JointDP(10.0, 1e-5), "none": NoPrivacy()}
     cases = {
         (problem, agent, kind): Case(file, agent, (kinds if agent == "questions-vi" else approximate)[kind], seeds=seeds)

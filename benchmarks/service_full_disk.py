@@ -75,7 +75,7 @@ def main():
     store = place.store()
     counted = sum(store.participants("load").values())
     print(f"told {len(told) + again.count(201) + again.count(200):,}, in the database {counted:,}")
-    failed = [found.says for found in verify_store(store, place.marks) if not found.holds]
+    failed = [found.says for found in verify_store(store, place.keys, place.marks) if not found.holds]
     print(f"verified: {failed or 'everything holds'}")
 
 

@@ -106,7 +106,7 @@ def main() -> None:
             while "serving at" not in server.stdout.readline():
                 assert server.poll() is None
             log = Path(place) / "log"
-            key = re.search(r"API key for device, shown once: (\S+)", log.read_text())[1].encode()
+            key = Path(place, re.search(r"API key for device: in the file (.+)", log.read_text())[1]).read_bytes().strip()
             rows = [("nobody", "", reads(), memory(server.pid))]
             for name, work in (
                 ("a body of 1 GB, announced", lambda: bodies(key, True, 1)),

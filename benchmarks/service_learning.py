@@ -22,13 +22,14 @@ from record import record
 import confide
 from confide.errors import StaleMessage
 from confide.mechanisms.sources import noise_source
-from confide.service.client import Accepts, Device, ServiceRefused, over_http
+from confide.service.client import Accepts, Device
 from confide.service.crowd import Shared, plain_policy
 from confide.service.folder import ServiceFolder
+from confide.service.transport import ServiceRefused, over_http
 from confide.service.verification import verify_store
 
 PORT, USERS, EVERY, IN_FLIGHT = 18741, 4000, 1000, 2000
-ASKED = {"joint": confide.JointDP(0.02, 1e-5), "local": confide.LocalDP(0.5)}
+ASKED = {"joint": confide.JointDP(0.02, 1e-5), "local": confide.LocalDP(0.5, delta=0.0)}
 WORLD = confide.problems.lock(0)
 
 
@@ -80,7 +81,7 @@ def over_the_network(trust, seed, folder):
         server.terminate()
     place = ServiceFolder(Path(folder) / "service")
     store = place.store()
-    failed = [found.says for found in verify_store(store, place.marks) if not found.holds]
+    failed = [found.says for found in verify_store(store, place.keys, place.marks) if not found.holds]
     people = sum(store.participants("crowd").values())
     store.close()
     service = place.open()

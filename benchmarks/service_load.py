@@ -74,7 +74,7 @@ def service(port, trust, folder):
         batch=Batching(schedule=5_000_000),
     )
     opened = open_service(ServiceFolder(Path(folder) / "service"), [spec])
-    Path(folder, "key").write_text(opened.keys["device"])
+    Path(folder, "key").write_text(opened.key_files["device"].read_text().strip())
     if trust == "local":
         client = opened.service.runs["load"].learner.client()
         world = spec.world()

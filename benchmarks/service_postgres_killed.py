@@ -91,7 +91,7 @@ def tried(kills, trust):
                 told |= {name for name, outcome in zip(names, outcomes, strict=True) if outcome in ("counted", "same")}
             counted = sum(bench.service.store.participants("demo").values())
             releases = bench.service.runs["demo"].generation
-            failed = [found.about for found in verify_store(bench.service.store, folder.marks) if not found.holds]
+            failed = [found.about for found in verify_store(bench.service.store, folder.keys, folder.marks) if not found.holds]
             bench.stop()
             return done, len(told), counted, refused, releases, failed
         finally:

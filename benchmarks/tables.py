@@ -78,7 +78,7 @@ def main() -> None:
     asked += [(world, named["1"], PROMISES["1"], seeds, K, "support") for world in FIRST]
     asked += [(world, named[name], PROMISES[name], others, K, "no rewards") for name in PROMISES for world in FIRST]
     asked += [("riverswim", named[name], PROMISES[name], seeds, 20_000, "") for name in PROMISES]
-    asked += [("riverswim", f"local, epsilon = {e:g}", LocalDP(e), seeds[:8], 1_000_000, "") for e in (1.0, 10.0)]
+    asked += [("riverswim", f"local, epsilon = {e:g}", LocalDP(e, delta=0.0), seeds[:8], 1_000_000, "") for e in (1.0, 10.0)]
     asked += [(tuple(WORLDS)[5], named[name], PROMISES[name], seeds, K, "") for name in ("1", "10")]
     asked += [(tuple(WORLDS)[5], named["1"], PROMISES["1"], seeds, K, "support")]
     rows = [row(*most, users // many, knows) for *most, users, knows in asked if given.only in (None, knows)]

@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     problems = {"lock-rewards": "lock-rewards", "rand-rewards": saved("rand rewards", rand_rewards())}
-    asked = {"questions-vi": JointDP(1.0), "linopt-vi": JointDP(1.0, 1e-5)}
+    asked = {"questions-vi": JointDP(1.0, delta=0.0), "linopt-vi": JointDP(1.0, 1e-5)}
     seeds = range(200, 200 + options.seeds)
     cases = {
         (problem, agent, kind): Case(file, agent, asked[agent] if kind == "1" else NoPrivacy(), seeds=seeds)

@@ -1,0 +1,93 @@
+"""Copy all files of a service after each report, and compute from the copies what each person did.
+
+PYTHONPATH=OTHER/src python benchmarks/stored_files_attack.py --json before.json
+python benchmarks/stored_files_attack.py --before before.json --write
+
+The attack is in tests/service/stored_files.py. Numbers of another version (--before) stand beside the new ones.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "service"))
+
+from record import record
+from stored_files import Recovered, attacked
+
+from confide.service.keys import KeyFolder
+
+BATCH = 25
+PATTERN_PEOPLE = 40
+ABOUT = """A joint run of `tabular-psrl` on `riverswim` with secure noise. {people} people report one after the other, each in a
+transaction of its own. After each report the attacker copies all files: the database, its write-ahead log, its
+index and the marks; on PostgreSQL the data directory with `pg_wal`. The attacker does not have the folder of the keys.
+
+The attack reads the stored sum and the stored state in each copy, in every way in which the bytes could hold the numbers of a
+contribution. It subtracts (and XORs) the sums of two copies, and takes the last person of a batch from the counter's memory in the state.
+On PostgreSQL it starts a server on each copy, which recovers from the log as after a crash. A person is recovered if one of
+these guesses equals the person's counted transitions exactly."""
+
+
+def numbers_of(recovered: Recovered) -> dict[str, int]:
+    names = ("people", "by_copies", "by_log", "exact_sums_in_files", "states_in_files")
+    return {name: getattr(recovered, name) for name in names}
+
+
+def equal_patterns(database: str, people: int) -> int:
+    """After how many reports two runs have written the same: same people and times, other reports."""
+    with tempfile.TemporaryDirectory() as place:
+        keys = KeyFolder(Path(place) / "keys")
+        keys.init()
+        one, other = (attacked(database, people=people, batch=10, seed=seed, keys=keys.folder) for seed in (0, 1))
+    return sum(first == second for first, second in zip(one.patterns, other.patterns, strict=True))
+
+
+def table(found: dict[str, dict[str, int]], before: dict[str, dict[str, int]]) -> str:
+    rows = [
+        ("people", "people"),
+        ("recovered from a copy after each report", "by_copies"),
+        (f"recovered from one copy of the log (the most of {BATCH})", "by_log"),
+        ("copies with an exact sum or contribution in clear text", "exact_sums_in_files"),
+        ("copies with a learner's state in clear text", "states_in_files"),
+    ]
+    head = [f"{database}, {version}" for database in found for version in (["before"] if before else []) + ["now"]]
+    lines = [f"| | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
+    for title, name in rows:
+        values = [values[database][name] for database in found for values in ([before] if before else []) + [found]]
+        lines.append(f"| {title} | {' | '.join(f'{value}' for value in values)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--people", type=int, default=200)
+    parser.add_argument("--databases", nargs="+", default=["sqlite", "postgres"])
+    parser.add_argument("--json", type=Path, help="write the numbers to this file, and do not compare patterns")
+    parser.add_argument("--before", type=Path, help="numbers of another version, from --json")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    found = {}
+    for database in given.databases:
+        found[database] = numbers_of(attacked(database, people=given.people, batch=BATCH, seed=0))
+        print(database, found[database], flush=True)
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1) + "\n")
+        return
+    before = json.loads(given.before.read_text()) if given.before else {}
+    text = ABOUT.format(people=given.people) + "\n\n" + table(found, before) + "\n\n"
+    text += "On PostgreSQL the log is read by recovery, so the second row does not apply to it.\n\n"
+    for database in given.databases:
+        same = equal_patterns(database, PATTERN_PEOPLE)
+        text += (
+            f"Two runs on {database} with the same people at the same times, who report different things: after {same} of "
+            f"{PATTERN_PEOPLE} reports the pattern of writes is the same (pages or log records with their lengths, sizes of "
+            "files or tables, lengths of all values).\n\n"
+        )
+    record("Attack on stored files", text.rstrip("\n") + "\n", write=given.write)
+
+
+if __name__ == "__main__":
+    main()
