@@ -18,7 +18,7 @@ FIRST := tests/mechanisms/counters/test_kernels.py tests/problems/test_files.py 
   tests/tables/test_tabular_psrl.py tests/tables/test_ucbvi.py
 # These run before the rest, because a worker that has nothing left to do takes tests from the end of the other's list: the tests of one file that
 # share something that takes long to make (a site, a browser) stay together, and no long test is the last one.
-LONG := tests/docs tests/report tests/clients tests/reproduce tests/test_clusters.py tests/test_docs.py tests/test_examples.py tests/audit
+LONG := tests/docs tests/report tests/clients tests/papers tests/test_clusters.py tests/test_docs.py tests/test_examples.py tests/audit
 REST := $(filter-out $(FIRST) $(LONG) tests/__pycache__ tests/conftest.py,$(wildcard tests/*))
 # What is quick to compile and to run, and says most about privacy.
 CORE := tests/test_policy.py tests/test_digest.py tests/test_architecture.py tests/privacy tests/mechanisms tests/statistics \

@@ -47,7 +47,7 @@ FOUNDATION = (
 )
 FAMILIES = ("mixtures", "linear_mdps", "bandits", "tables", "control")
 LOGGED = ("logs", "evaluation", "offline")
-ROOF = ("agents", "audit", "experiments", "report", "reproduce", "service", "doctor", "cli", "__main__")
+ROOF = ("agents", "audit", "experiments", "report", "service", "doctor", "cli", "__main__")
 ORDER = (*FOUNDATION, *FAMILIES, *LOGGED, *ROOF)
 # rooms that know no reinforcement learning, and what of the foundation a family of learners must not see
 NO_RL = {"privacy": set(), "mechanisms": {"privacy"}, "privatizers": {"privacy", "mechanisms"}}

@@ -256,7 +256,6 @@ BASES = {
     ],
     ("audit",): ["gaussian", "--runs", "100"],
     ("verify",): ["{certificate}"],
-    ("reproduce",): ["no-such-paper", "--quick"],
     ("ledger", "init"): ["{new}", "--epsilon", "1", "--delta", "1e-6"],
     ("ledger", "show"): ["{ledger}"],
     ("logs", "check"): ["{log}"],
@@ -294,7 +293,6 @@ BASES = {
 }
 WEIGHTS = {
     ("list",): 0.2,
-    ("reproduce",): 0.3,
     ("run",): 4,
     ("evaluate",): 4,
     ("show",): 4,

@@ -31,7 +31,6 @@ from confide.cli import (
     logs,
     plan,
     plan_learn,
-    reproduce,
     results,
     run,
     serve,
@@ -63,7 +62,6 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("learn")(learn.learn)
 app.command("audit")(audit.audit)
 app.command("verify")(verify.verify)
-app.command("reproduce")(reproduce.reproduce)
 app.command("doctor")(doctor.doctor)
 app.command("serve")(serve.serve)
 app.add_typer(ledger.app, name="ledger")

@@ -23,7 +23,7 @@ FORMAT = "confide-cell/1"
 # Folders and files that read results, show them or serve another purpose: none of them can change a number of a run. All others count, new
 # ones included. A test checks that nothing that counts imports any of these, except to verify a certificate or to draw.
 DO_NOT_COUNT = (
-    *("audit", "cli", "evaluation", "logs", "offline", "report", "reproduce", "service"),
+    *("audit", "cli", "evaluation", "logs", "offline", "report", "service"),
     *("__init__.py", "__main__.py", "doctor.py", "drawing.py", "agents/explain.py", "agents/facts.py"),
     *(f"experiments/{name}.py" for name in ("analysis", "group", "intervals", "run_sweep", "study", "summary", "table")),
 )

@@ -51,7 +51,7 @@ class UCRLVTR(Learner):
     (`Shift`: as printed, `Repair`: tight); Q_h, V_h and the greedy policy in `mixtures.planning.optimistic`; phi_V and the target V(s')
     of a user in `ValueTargets`; sigma_B, Upsilon, beta in `mixtures.printed`.
 
-    Departures of "paper": Q is clipped at 0 from below, without which the printed sensitivity is false (`reproduce/luyo21/errata.py`,
+    Departures of "paper": Q is clipped at 0 from below, without which the printed sensitivity is false (`papers/luyo21/errata.py`,
     `lower_clip`); the last step has no regression, because the value after it is zero: H - 1 of them share the noise; an eigenvalue below
     1e-12 of the shift, which has probability at most `failure`, is raised to that; matrices carry noise in the
     isometric coordinates of `svec`, with the printed standard deviations; the shift is there from the first episode on; with another

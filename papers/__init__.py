@@ -1,0 +1,42 @@
+"""Reproduce four papers: `reproduce("luyo21", quick=True)` checks every claim, and `out=` writes a page."""
+
+import importlib
+from pathlib import Path
+
+from confide.errors import InvalidParameter
+from papers.findings import (
+    Algorithm,
+    Claim,
+    Erratum,
+    Figure,
+    Measurement,
+    Reproduction,
+    Say,
+    Table,
+)
+
+PAPERS = {
+    "balle16": "Differentially Private Policy Evaluation",
+    "luyo21": "Differentially Private Exploration in Reinforcement Learning with Linear Representation",
+    "zhou22": "Differentially Private Reinforcement Learning with Linear Function Approximation",
+    "chowdhury21": "Adaptive Control of Differentially Private Linear Quadratic Systems",
+}
+
+__all__ = ["PAPERS", "Algorithm", "Claim", "Erratum", "Figure", "Measurement", "Reproduction", "Table", "reproduce"]
+
+
+def reproduce(paper: str, *, quick: bool = False, out: str | Path | None = None, progress: Say | None = None) -> Reproduction:
+    """Reproduce a paper: check its constants, run its algorithms, measure its claims and verify its errata.
+
+    `quick` uses fewer seeds and fewer users; calibrations and errata are the same. `out` is a folder for the page, its figures and the
+    numbers as JSON. `progress` is called with a short text at each step.
+    """
+    if paper not in PAPERS:
+        raise InvalidParameter(f"unknown paper {paper!r}; choose one of {', '.join(PAPERS)}")
+    module = importlib.import_module(f"papers.{paper}")
+    found: Reproduction = module.reproduce(quick, progress or (lambda _: None))
+    if out is not None:
+        from papers.page import write
+
+        write(found, Path(out))
+    return found

@@ -1,0 +1,262 @@
+"""[Luyo21]: UCRL-VTR, UCRL-VTR+ and batched LSVI-UCB under joint and local privacy, and Table 1."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from confide.experiments.spec import RunSpec
+from confide.linear_mdps.printed import LinearSetting, printed_linear, useful_from
+from confide.mixtures.printed import Setting, printed, printed_plus
+from confide.privacy.accounting import gaussian_mu
+from confide.privacy.loss import GaussianDP, Loss, compose
+from confide.privacy.request import JointDP, LocalDP, Request
+from papers.findings import Algorithm, Claim, Reproduction, Say, Table, short
+from papers.fits import exponent
+from papers.luyo21 import errata as luyo21_errata
+from papers.luyo21 import errata_linear as luyo21_errata_linear
+from papers.luyo21 import table as luyo21_table
+from papers.luyo21.bounds import (
+    lemma_21_width,
+    linear_bound,
+    mixture_bound,
+    nontrivial_from,
+    plus_bound,
+)
+from papers.runs import case, measured
+
+K, H, D, DELTA = 100_000, 5, 5, 1e-5
+SETTING, LINEAR = Setting(K, H, D), LinearSetting(K, H, D)
+_AT = "K = 1e5, H = d = 5, p = .1"
+
+
+def reproduce(quick: bool, say: Say) -> Reproduction:
+    say("constants and theorems")
+    calibrations = (*(promise(one) for one in CONSTANTS), *widths(), *norms(), *(rates(one) for one in CONSTANTS))
+    say("errata")
+    errata = (*luyo21_errata.errata(), *luyo21_errata_linear.errata())
+    say("algorithms")
+    algorithms = run_all(quick)
+    found = luyo21_table.measure(quick, say)
+    return Reproduction(
+        "luyo21",
+        "[Luyo21]",
+        "Luyo, Garcelon, Lazaric, Pirotta: Differentially Private Exploration in Reinforcement Learning with Linear Representation. 2021",
+        quick,
+        calibrations,
+        algorithms,
+        luyo21_table.claims(found, quick, say),
+        errata,
+        (constants(), luyo21_table.table(found)),
+        (luyo21_table.figure(found),),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """A theorem or corollary with its noise."""
+
+    locator: str
+    local: bool
+    pure: bool
+    noise: Callable[[Request], tuple[str, Loss]]  # the constants as text, and their exact privacy loss
+    bound: Callable[..., float]
+    exponents: tuple[float, float, float, float]  # claimed: of K, 1/epsilon, d (C_w = sqrt(d) in it) and H
+    far: float = 1e100  # episodes at which logarithms and smaller terms hardly count
+
+    def asked(self, epsilon: float) -> Request:
+        return (LocalDP if self.local else JointDP)(epsilon, 0.0 if self.pure else DELTA)
+
+
+def _mixture(privacy: Request) -> tuple[str, Loss]:
+    made = printed(privacy, SETTING)
+    return f"sigma {short(made.sigma)}, Upsilon {short(made.upsilon)}, beta {short(made.beta)}", made.loss
+
+
+def _plus(privacy: Request) -> tuple[str, Loss]:
+    made = printed_plus(privacy, SETTING)
+    check, hat, tilde = made.widths(K)
+    return (
+        f"sigma {short(made.sigma[0])}, {short(made.sigma[1])}, Upsilon {short(made.upsilon[0])}, {short(made.upsilon[1])}, "
+        f"beta (check, hat, tilde) {short(check)}, {short(hat)}, {short(tilde)}",
+        made.loss,
+    )
+
+
+def _linear(privacy: Request) -> tuple[str, Loss]:
+    made = printed_linear(privacy, LINEAR)
+    said = (
+        f"B {made.batches}, sigma_Lambda {short(made.sigma_gram)}, sigma_u {short(made.sigma_response)}, "
+        f"Upsilon {short(made.upsilon)}, c_K {short(made.shift)}, beta {short(made.beta)}"
+    )
+    return said, compose(made.losses(privacy, H, D), delta=privacy.delta)
+
+
+CONSTANTS = (
+    Constants("Cor. 5", False, False, _mixture, mixture_bound, (1 / 2, 1 / 2, 5 / 4, 9 / 4)),
+    Constants("Cor. 6", True, False, _mixture, mixture_bound, (3 / 4, 1 / 2, 5 / 4, 5 / 2)),
+    Constants("Cor. 10", False, False, _plus, plus_bound, (1 / 2, 1 / 2, 7 / 4, 9 / 4), 1e145),
+    Constants("Cor. 11", True, False, _plus, plus_bound, (3 / 4, 1 / 2, 7 / 4, 5 / 2), 1e145),
+    Constants("Thm. 8, E.1", False, False, _linear, linear_bound, (3 / 5, 2 / 5, 8 / 5, 11 / 5)),
+    Constants("Remark 1, C.4, joint", False, True, _mixture, mixture_bound, (1 / 2, 1 / 2, 3 / 2, 5 / 2)),
+    Constants("Remark 1, C.4, local", True, True, _mixture, mixture_bound, (3 / 4, 1 / 2, 3 / 2, 5 / 2)),
+    Constants("Remark 2, E.3", False, True, _linear, linear_bound, (2 / 3, 1 / 3, 5 / 3, 7 / 3)),
+)
+
+
+def constants() -> Table:
+    rows = []
+    for one in CONSTANTS:
+        for epsilon in (0.1, 0.5, 1.0):
+            asked = one.asked(epsilon)
+            said, loss = one.noise(asked)
+            rows.append((one.locator, str(asked), said, short(loss.epsilon_at(asked.delta)), _slack(asked, loss)))
+    headings = ("where", "request", "constants", "true epsilon", "noise / noise needed")
+    note = (
+        f"{_AT}. True epsilon: of all releases together, by exact accounting, with the actual sensitivities of features and "
+        "values. Noise needed: for the same queries through the same tree, or on the same device. Below 1 the guarantee does not "
+        "hold. For delta = 0 the paper prints orders of growth only; the constants follow from its proofs."
+    )
+    return Table("Noise, shift and width as printed, and their exact privacy loss", headings, tuple(rows), note)
+
+
+def _slack(asked: Request, loss: Loss) -> str:
+    if isinstance(loss, GaussianDP):
+        return short(gaussian_mu(asked.epsilon, asked.delta) / loss.mu)
+    return short(asked.epsilon / loss.epsilon_at(0.0))
+
+
+def promise(one: Constants) -> Claim:
+    asked = one.asked(1.0)
+    said, loss = one.noise(asked)
+    true = loss.epsilon_at(asked.delta)
+    kind = "LDP" if one.local else "JDP"
+    return Claim(
+        one.locator,
+        f"({'epsilon, 0' if one.pure else 'epsilon, delta'})-{kind} with the printed noise.",
+        f"At nominal epsilon = 1{'' if one.pure else ', delta = 1e-5'}: {said}; true epsilon {short(true)}.",
+        true <= 1,
+        f"`{'linear_mdps' if one.bound is linear_bound else 'mixtures'}/printed.py`, {_AT}",
+        {"epsilon": true},
+    )
+
+
+def _answered(privacy: Request, sigma: float, upsilon: float, ridge: float, unions: int) -> tuple[float, float]:
+    """The part of a width that accounts for the noise, and its required minimum (Thm. 7, condition 3; Thm. 9, (5))."""
+    C_w, noises = math.sqrt(D), K if isinstance(privacy, LocalDP) else SETTING.levels
+    C = sigma * math.sqrt(noises) * (math.sqrt(D) + 2 * math.sqrt(math.log(unions * K * H / 0.1)))
+    root = math.sqrt(ridge + upsilon)
+    return 3 * (C_w + 1) * root, ((ridge + 3 * upsilon) * C_w + C) / root
+
+
+def widths() -> tuple[Claim, ...]:
+    """The conditions that the corollaries must meet, in numbers."""
+    promises: tuple[tuple[str, Request], ...] = (("joint", JointDP(1.0, DELTA)), ("local", LocalDP(1.0, DELTA)))
+    plain, plus = [], []
+    for name, privacy in promises:
+        one, two = printed(privacy, SETTING), printed_plus(privacy, SETTING)
+        plain.append((name, *_answered(privacy, one.sigma, one.upsilon, one.ridge, 6)))
+        plus += [(f"{name} {i + 1}", *_answered(privacy, two.sigma[i], two.upsilon[i], two.ridge, 24)) for i in (0, 1)]
+    linear = printed_linear(JointDP(1.0, DELTA), LINEAR)
+    need = lemma_21_width(linear, H, D, shift=linear.shift, upsilon=linear.upsilon, response=linear.response_norm)
+    useful = useful_from(JointDP(1.0, DELTA), horizon=H, dimension=D)
+    return (
+        *(
+            Claim(
+                locator,
+                f"The widths of {corollaries} are large enough for the noise.",
+                "The part of beta that accounts for the noise: "
+                + ", ".join(f"{short(have)} where {short(need)} is needed ({name})" for name, have, need in found)
+                + ".",
+                all(have >= need for _, have, need in found),
+                f"{_AT}, epsilon = 1",
+                {name: have / need for name, have, need in found},
+            )
+            for locator, corollaries, found in (
+                ("Thm. 7, condition 3", "Cor. 5 and 6", plain),
+                ("Thm. 9, (5)", "Cor. 10 and 11", plus),
+            )
+        ),
+        Claim(
+            "Lemma 21",
+            "beta = 24 H sqrt(d (lambda + c_K)) log(chi) is large enough.",
+            f"{short(linear.beta)} where {short(need)} is needed, {linear.beta / need:.0f} times less. With it the bonus is above H "
+            f"everywhere until K = {short(useful)}.",
+            linear.beta >= need,
+            f"`linear_mdps/printed.py: useful_from`, {_AT}, epsilon = 1",
+            {"beta": linear.beta, "needed": need, "useful_from": float(useful)},
+        ),
+    )
+
+
+def norms() -> tuple[Claim, ...]:
+    """Claims 26 to 29: how often norms of noise leave their bounds."""
+    rng, draws, alpha = np.random.default_rng(0), 20_000, 0.1
+    log, z = math.log(1 / alpha), rng.standard_normal((draws, D, D))
+    mirrored = np.triu(z) + np.triu(z, 1).swapaxes(1, 2)
+    laplace = rng.laplace(size=(draws, D, D))
+    many = math.log(D / alpha)
+    cases = (
+        ("Claim 26", np.linalg.norm(mirrored, 2, axis=(1, 2)), 4 * math.sqrt(D) + 2 * log),
+        ("Claim 27", np.linalg.norm(z[:, 0], axis=1), math.sqrt(D) + 2 * math.sqrt(log)),
+        ("Claim 28", np.linalg.norm(laplace[:, 0], axis=1), math.sqrt(D) * many),
+        (
+            "Claim 29",
+            np.linalg.norm((laplace + laplace.swapaxes(1, 2)) / 2, 2, axis=(1, 2)),
+            2 * D + 2 * math.sqrt(D * many) + many,
+        ),
+    )
+    return tuple(
+        Claim(
+            locator,
+            f"A norm of noise is at most {bound:.2f} with probability .9 (d = 5).",
+            f"It was above in {int((found > bound).sum())} of {draws:,} draws; its 90 % quantile is {np.quantile(found, 1 - alpha):.2f}.",
+            bool((found > bound).mean() <= alpha),
+            "simulation",
+            {"bound": bound, "quantile": float(np.quantile(found, 1 - alpha))},
+        )
+        for locator, found, bound in cases
+    )
+
+
+def rates(one: Constants) -> Claim:
+    """The exponents of the proof's own bound, far out where logarithms hardly count, against the printed ones."""
+    small, far = one.asked(1e-6), one.far
+    found = (
+        exponent(lambda n: one.bound(one.asked(1.0), n), far),
+        -exponent(lambda epsilon: one.bound(one.asked(epsilon), far), 1e-9),
+        exponent(lambda d: one.bound(small, far, H, int(d)), 1e7),
+        exponent(lambda h: one.bound(small, far, int(h), D), 1e4),
+    )
+    said = ", ".join(f"{value:.2f} in {name}" for name, value in zip(("K", "1/epsilon", "d", "H"), found, strict=True))
+    claimed = ", ".join(f"{value:.3g} in {name}" for name, value in zip(("K", "1/epsilon", "d", "H"), one.exponents, strict=True))
+    start = nontrivial_from(lambda n: one.bound(one.asked(1.0), n))
+    return Claim(
+        one.locator,
+        f"Regret bound with exponents {claimed} (C_w = sqrt(d) in it where there is one).",
+        f"The proof's bound with its constants: {said}. At epsilon = 1 it is below K H from K = {short(start)} on.",
+        all(abs(value - want) < 0.06 for value, want in zip(found, one.exponents, strict=True)),
+        f"`papers/luyo21/bounds.py`, around K = {far:.0e}",
+        {**dict(zip(("K", "epsilon", "d", "H"), found, strict=True)), "nontrivial_from": start},
+    )
+
+
+def run_all(quick: bool) -> tuple[Algorithm, ...]:
+    joint, local = JointDP(1.0, DELTA), LocalDP(1.0, DELTA)
+    many, few = (10_000, 20) if quick else (100_000, 1_000)
+    seeds = range(2 if quick else 8)
+
+    def both(agent: str, problem: str, promises: tuple[Request, ...], far: int = 1) -> tuple[RunSpec, ...]:
+        ours = [case(agent, problem, privacy, many * (far if isinstance(privacy, LocalDP) else 1)) for privacy in promises]
+        return (*ours, *(replace(spec, episodes=few).printed() for spec in ours))
+
+    chosen = (
+        ("Alg. 1", "UCRL-VTR", "mixtures/ucrl_vtr.py: UCRLVTR", both("ucrl-vtr", "lock", (joint, local), 40)),
+        ("Alg. 2", "LSVI-UCB", "linear_mdps/lsvi_ucb.py: LSVIUCB", both("lsvi-ucb", "latent", (joint,))),
+        ("Alg. 3", "UCRL-VTR+", "mixtures/ucrl_vtr_plus.py: UCRLVTRPlus", both("ucrl-vtr-plus", "lock", (joint, local), 40)),
+    )
+    return tuple(
+        Algorithm(locator, name, place, tuple(measured(spec, seeds if spec.episodes > 1_000 else seeds[:2]) for spec in cases))
+        for locator, name, place, cases in chosen
+    )

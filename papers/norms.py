@@ -1,0 +1,30 @@
+"""Norms of Gaussian matrices and vectors: the lemmas that [Zhou22] and [Chowdhury21] share, by simulation."""
+
+import math
+
+import numpy as np
+
+from papers.findings import Claim
+
+
+def norm_claims(locators: tuple[str, str, str], dimension: int) -> tuple[Claim, ...]:
+    """Of full matrices, of symmetric ones whose upper half is mirrored, and of chi-square, at t = 1.5."""
+    rng, draws, d, t = np.random.default_rng(1), 20_000, dimension, 1.5
+    z = rng.standard_normal((draws, d, d))
+    mirrored = np.triu(z) + np.triu(z, 1).swapaxes(1, 2)
+    cases = (
+        (np.linalg.norm(z, 2, axis=(1, 2)), 2 * math.sqrt(d) + t, math.exp(-(t**2) / 2)),
+        (np.linalg.norm(mirrored, 2, axis=(1, 2)), 4 * math.sqrt(d) + 2 * t, 2 * math.exp(-(t**2) / 2)),
+        (rng.chisquare(d, draws), d + 2 * math.sqrt(d * t) + 2 * t, math.exp(-t)),
+    )
+    return tuple(
+        Claim(
+            locator,
+            f"Above {bound:.2f} with probability at most {chance:.3f} (dimension {d}).",
+            f"In {100 * float((found > bound).mean()):.2f} % of {draws:,} draws.",
+            bool((found > bound).mean() <= chance),
+            "simulation",
+            {"share": float((found > bound).mean()), "stated": chance},
+        )
+        for locator, (found, bound, chance) in zip(locators, cases, strict=True)
+    )

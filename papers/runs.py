@@ -1,0 +1,73 @@
+"""Run the algorithms of a paper on problems of the zoo, as cells of a sweep."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.errors import ConfideError, PromiseBroken
+from confide.experiments.run_sweep import run_cells
+from confide.experiments.spec import RunSpec
+from confide.experiments.sweep import Cell, ProblemChoice, world
+from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
+from papers.findings import Measurement, short
+
+Array = npt.NDArray[np.float64]
+
+
+def case(agent: str, problem: str, privacy: Request, episodes: int, **options: Any) -> RunSpec:
+    """An agent with a privacy request on instance 0 of a problem. Local users are simulated by counts, which has the same distribution."""
+    counts = True if isinstance(privacy, LocalDP) else None
+    return RunSpec(
+        agent=agent, problem=problem, privacy=privacy, episodes=episodes, options=tuple(options.items()), counts=counts
+    )
+
+
+def with_epsilon(spec: RunSpec, epsilon: float) -> RunSpec:
+    """The same guarantee at another epsilon."""
+    kind = LocalDP if isinstance(spec.privacy, LocalDP) else JointDP
+    return replace(spec, privacy=kind(epsilon, spec.privacy.delta))
+
+
+def said(spec: RunSpec) -> str:
+    how = dict(spec.options).get("calibration")
+    promise = "no privacy" if isinstance(spec.privacy, NoPrivacy) else str(spec.privacy)
+    return f"{'ours' if how is None else 'as printed'}, {promise}, {spec.problem}, {spec.episodes:,} users"
+
+
+def promised_epsilon(spec: RunSpec) -> float:
+    """The epsilon of the noise that the agent adds, at the requested delta."""
+    return float(spec.ready(world(ProblemChoice(spec.problem)), 0).guarantee.epsilon)
+
+
+def regrets(spec: RunSpec, seeds: Sequence[int]) -> Array:
+    """Exact regret after all users, one per seed."""
+    choice = ProblemChoice(spec.problem)
+    spec.ready(world(choice), seeds[0])  # what is refused raises its own error here
+    results = list(run_cells((Cell(spec, choice, seed) for seed in seeds), workers=1).values())
+    for result in results:
+        if result["status"] != "done":
+            raise ConfideError(result["error"])
+    return np.array([result["regret"][-1] for result in results])
+
+
+def at_random(spec: RunSpec) -> float:
+    """The regret of uniform play (in a linear system, of doing nothing) over as many users."""
+    here = world(ProblemChoice(spec.problem))
+    return float(spec.episodes * (here.optimal_value - here.uniform_value))
+
+
+def measured(spec: RunSpec, seeds: Sequence[int]) -> Measurement:
+    """One line of a table of algorithms; it says so if printed constants are refused because they do not give the guarantee."""
+    idle = "doing nothing" if hasattr(world(ProblemChoice(spec.problem)), "A") else "uniform play"
+    beside = f"{idle} {short(at_random(spec))}"
+    try:
+        epsilon = None if isinstance(spec.privacy, NoPrivacy) else promised_epsilon(spec)
+    except PromiseBroken as refused:
+        return Measurement(f"{said(spec)}: refused, {refused}", None, "regret", math.nan, None, beside)
+    found = regrets(spec, seeds)
+    error = float(found.std(ddof=1) / math.sqrt(len(found))) if len(found) > 1 else None
+    return Measurement(said(spec), epsilon, "regret", float(found.mean()), error, beside)

@@ -1,0 +1,280 @@
+"""[Zhou22]: LinOpt-VI and LinOpt-PO, mixtures of kernels with unknown rewards."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from confide.experiments.analysis import privacy_cost
+from confide.mixtures.linopt_po import paper_step
+from confide.privacy.accounting import gaussian_mu
+from confide.privacy.request import JointDP, LocalDP, NoPrivacy, Request
+from papers.findings import Algorithm, Claim, Figure, Line, Panel, Reproduction, Say, Table, short
+from papers.fits import exponent, fitted, plain
+from papers.luyo21.bounds import nontrivial_from
+from papers.norms import norm_claims
+from papers.runs import at_random, case, measured, regrets, with_epsilon
+from papers.zhou22 import bounds
+from papers.zhou22.errata import errata
+
+Array = npt.NDArray[np.float64]
+DELTA, PROBLEM = 1e-5, "lock-rewards"
+_AT = "K = 1e5, H = d1 = 5, d2 = 3, alpha = .1"
+_AGENTS = {
+    "linopt-vi": ("Alg. 1, Def. 6.2", "Private-LinOpt-VI", "mixtures/linopt_vi.py: LinOptVI"),
+    "linopt-po": ("Alg. 2, Def. 6.3", "Private-LinOpt-PO", "mixtures/linopt_po.py: LinOptPO"),
+}
+
+
+def reproduce(quick: bool, say: Say) -> Reproduction:
+    say("constants and theorems")
+    calibrations = (
+        *privacy_claims(),
+        *regularity_claims(),
+        *norm_claims(("Lemma B.3", "Lemma B.4", "Lemma B.5"), bounds.D1),
+        *rate_claims(),
+    )
+    say("errata")
+    found = errata()
+    say("algorithms")
+    algorithms = run_all(quick)
+    curves = {agent: measure(agent, quick, say) for agent in _AGENTS}
+    return Reproduction(
+        "zhou22",
+        "[Zhou22]",
+        "Zhou: Differentially Private Reinforcement Learning with Linear Function Approximation. SIGMETRICS 2022",
+        quick,
+        calibrations,
+        algorithms,
+        (*(growth(agent, *curves[agent]) for agent in _AGENTS), *costs(quick, say)),
+        found,
+        (constants(),),
+        (figure(curves),),
+    )
+
+
+def constants() -> Table:
+    rows = []
+    asked: list[Request] = [*(JointDP(e, DELTA) for e in (0.1, 0.5, 1.0, 10.0)), LocalDP(1.0, DELTA)]
+    for privacy in asked:
+        made, mu = bounds.constants(privacy), bounds.true_loss(privacy).mu
+        rows.append(
+            (
+                str(privacy),
+                str(made.levels),
+                f"{short(made.sigma_p1)}, {short(made.sigma_p2)}, {short(made.sigma_r)}",
+                f"{short(made.transitions.lambda_min)}, {short(made.rewards.lambda_min)}",
+                f"{short(made.transitions.nu)}, {short(made.rewards.nu)}",
+                f"{short(made.beta_p)}, {short(made.beta_r)}",
+                short(bounds.true_epsilon(privacy)),
+                short(gaussian_mu(privacy.epsilon, DELTA) / mu),
+            )
+        )
+    headings = (
+        "request",
+        "m",
+        "sigma_p1, sigma_p2, sigma_r",
+        "Sigma_p, Sigma_r (= lambda_min = lambda_max/3)",
+        "nu_p, nu_r",
+        "beta_p, beta_r",
+        "true epsilon",
+        "noise / noise needed",
+    )
+    note = (
+        f"{_AT}. Local: Remark 6.9, noise is added once per user. True epsilon: with the sensitivities of a user who is replaced."
+    )
+    return Table("Thm. 6.4, Thm. 6.5 and Lemma 3.1 in numbers", headings, tuple(rows), note)
+
+
+def privacy_claims() -> tuple[Claim, ...]:
+    joint, local = JointDP(1.0, DELTA), LocalDP(1.0, DELTA)
+    fails, far = bounds.first_failure(0.1, 2), [bounds.true_epsilon(JointDP(e, DELTA)) / e for e in (1e3, 1e4)]
+    return (
+        *(
+            Claim(
+                locator,
+                f"O(epsilon, delta)-{kind} with sigma = (H Delta/epsilon) sqrt(32 m ln(4H/delta)).",
+                f"At nominal epsilon = 1, delta = 1e-5: true epsilon {short(bounds.true_epsilon(privacy))}.",
+                bounds.true_epsilon(privacy) <= 1,
+                f"`mixtures/printed.py`, {_AT}",
+                {"epsilon": bounds.true_epsilon(privacy)},
+            )
+            for locator, kind, privacy in (("Thm. 6.4", "JDP", joint), ("Remark 6.9", "LDP", local))
+        ),
+        Claim(
+            "Thm. 6.4",
+            "O(epsilon, delta) for any epsilon > 0.",
+            f"More than epsilon from {fails:.0f} on at delta = .1, H = 2 (erratum 1), and no constant helps: at nominal 1e3 and 1e4 (delta "
+            f"= 1e-5, H = 5) it is {far[0]:.1f} and {far[1]:.1f} times nominal, since the loss of Gaussian noise grows like its square.",
+            far[1] < 1.5 * far[0],
+            "`mixtures/printed.py`, exact Gaussian accounting",
+            {"fails": fails, "at_1e3": far[0], "at_1e4": far[1]},
+        ),
+    )
+
+
+def regularity_claims() -> tuple[Claim, ...]:
+    """Assumption 2 for the printed noise, by drawing it: sums of m mirrored matrices, shifted."""
+    made, rng, draws = bounds.constants(JointDP(1.0, DELTA)), np.random.default_rng(0), 2000
+    m, d, Sigma = made.levels, bounds.D1, made.transitions.lambda_min
+    z = math.sqrt(m) * made.sigma_p1 * rng.standard_normal((draws, d, d))
+    noise = np.triu(z) + np.triu(z, 1).swapaxes(1, 2)
+    Z = noise + 2 * Sigma * np.eye(d)
+    low, high = (np.linalg.eigvalsh(Z)[:, i] for i in (0, -1))
+    vectors = math.sqrt(m) * made.sigma_p2 * rng.standard_normal((draws, d))
+    lengths = np.sqrt(np.einsum("ki,kij,kj->k", vectors, np.linalg.inv(Z), vectors))
+    outside = int(((low < Sigma) | (high > 3 * Sigma) | (lengths > made.transitions.nu)).sum())
+    return (
+        Claim(
+            "Assumption 2 in Thm. 6.5",
+            "Sigma I <= Z <= 3 Sigma I and ||z|| in the norm of Z^-1 at most nu, with probability 1 - alpha over all episodes and steps.",
+            f"{draws:,} draws of Z and z: outside in {outside}. Eigenvalues were within [{low.min() / Sigma:.2f}, "
+            f"{high.max() / Sigma:.2f}] Sigma, lengths up to {lengths.max() / made.transitions.nu:.2f} nu.",
+            outside == 0,
+            f"simulation, epsilon = 1, {_AT}",
+            {"outside": float(outside)},
+        ),
+    )
+
+
+def rate_claims() -> tuple[Claim, ...]:
+    return _rate("Thm. 6.5, (4)", bounds.value_bound), _rate("Thm. 6.5, (5)", bounds.policy_bound)
+
+
+def _rate(locator: str, bound: Callable[..., float]) -> Claim:
+    """Exponents of a proof's bound around K = 1e100; H counts in T = KH, so that sqrt(T H^4) is H^(5/2) at fixed K."""
+    one, small, far = JointDP(1.0, DELTA), JointDP(1e-6, DELTA), 1e100
+    found = (
+        exponent(lambda n: bound(one, n), far),
+        -exponent(lambda epsilon: bound(JointDP(epsilon, DELTA), far), 1e-9),
+        exponent(lambda d: bound(small, far, bounds.H, int(d)), 1e7),
+        exponent(lambda h: bound(small, far, int(h)), 1e4),
+    )
+    start, claimed = nontrivial_from(lambda n: bound(one, n)), (1 / 2, 1 / 2, 7 / 4, 5 / 2)
+    said = ", ".join(f"{value:.2f} in {name}" for name, value in zip(("K", "1/epsilon", "d", "H"), found, strict=True))
+    return Claim(
+        locator,
+        "Regret O(d^(7/4) sqrt(T H^4)/sqrt(epsilon)) up to logarithms: 1/2 in K, 1/2 in 1/epsilon, 7/4 in d, 5/2 in H.",
+        f"The proof's bound with its constants: {said}. At epsilon = 1 it is below K H from K = {short(start)} on.",
+        all(abs(value - want) < 0.06 for value, want in zip(found, claimed, strict=True)),
+        "`papers/zhou22/bounds.py`, around K = 1e100",
+        {**dict(zip(("K", "epsilon", "d", "H"), found, strict=True)), "nontrivial_from": start},
+    )
+
+
+def run_all(quick: bool) -> tuple[Algorithm, ...]:
+    many, few = (10_000, 20) if quick else (100_000, 1_000)
+    seeds = range(2 if quick else 8)
+    made = []
+    for agent, (locator, name, place) in _AGENTS.items():
+        promises: tuple[Request, ...] = (JointDP(1.0, DELTA), LocalDP(1.0, DELTA), NoPrivacy())
+        ours = [case(agent, PROBLEM, p, many * (40 if isinstance(p, LocalDP) else 1)) for p in promises]
+        printed = [replace(spec, episodes=few).printed() for spec in ours[:2]]
+        runs = tuple(measured(spec, seeds if spec.episodes > 1_000 else seeds[:2]) for spec in (*ours, *printed))
+        made.append(Algorithm(locator, name, place, runs))
+    return tuple(made)
+
+
+def measure(agent: str, quick: bool, say: Say) -> tuple[dict[int, Array], dict[float, Array], dict[int, Array]]:
+    """Regrets by seed: over K at epsilon = 1, over epsilon at the largest K, and as printed."""
+    say(f"{agent}: growth of regret")
+    seeds = range(2 if quick else 8)
+    users = (10_000, 100_000) if quick else (1_000, 10_000, 100_000, 1_000_000)
+    epsilons = (1.0, 0.5) if quick else (2.0, 1.0, 0.5, 0.25)
+    spec = case(agent, PROBLEM, JointDP(1.0, DELTA), users[-1])
+    few = (10, 40) if quick else (100, 300, 1_000)
+    return (
+        {n: regrets(replace(spec, episodes=n), seeds) for n in users},
+        {e: regrets(with_epsilon(spec, e), seeds) for e in epsilons},
+        {n: regrets(replace(spec, episodes=n).printed(), range(2)) for n in few},
+    )
+
+
+def growth(agent: str, over_K: dict[int, Array], over_epsilon: dict[float, Array], printed: dict[int, Array]) -> Claim:
+    bound = bounds.value_bound if agent == "linopt-vi" else bounds.policy_bound
+    in_K = fitted(list(over_K), np.stack(list(over_K.values()), axis=1))
+    in_epsilon = fitted([1 / e for e in over_epsilon], np.stack(list(over_epsilon.values()), axis=1))
+    idle = fitted(list(printed), np.stack(list(printed.values()), axis=1))
+    under = min(bound(JointDP(1.0, DELTA), n) / float(found.mean()) for n, found in over_K.items())
+    return Claim(
+        f"Thm. 6.5, {'(4)' if agent == 'linopt-vi' else '(5)'}",
+        "Regret grows like sqrt(T) and 1/sqrt(epsilon).",
+        f"{_AGENTS[agent][1]}, our calibration: in K {in_K.against(0.5)} (K = {next(iter(over_K)):,} to {list(over_K)[-1]:,}); in "
+        f"1/epsilon {in_epsilon.against(0.5)}. The bound is at least {short(under)} times what was measured. As printed: exponent of K "
+        f"{plain(idle)}, nothing is learned.",
+        under >= 1,
+        f"{PROBLEM}, {len(next(iter(over_K.values())))} seeds; the claim holds if the regret is below the bound",
+        {"in_K": in_K.slope, "in_epsilon": in_epsilon.slope, "under": under},
+    )
+
+
+def costs(quick: bool, say: Say) -> tuple[Claim, ...]:
+    say("the cost of privacy")
+    users, seeds = (10_000, range(2)) if quick else (100_000, range(16))
+    found = {}
+    for agent in _AGENTS:
+        spec = case(agent, PROBLEM, JointDP(1.0, DELTA), users)
+        found[agent] = privacy_cost(regrets(spec, seeds), regrets(replace(spec, privacy=NoPrivacy()), seeds))
+    spec = case("linopt-vi", PROBLEM, JointDP(1.0, DELTA), users)
+    deltas = (1e-3, 1e-6, 1e-12)
+    by_delta = [float(regrets(replace(spec, privacy=JointDP(1.0, delta)), seeds).mean()) for delta in deltas]
+    power = math.log(by_delta[-1] / by_delta[0]) / math.log(math.log(1 / deltas[-1]) / math.log(1 / deltas[0]))
+    step = paper_step(users, 5, 4)
+    slow = case("linopt-po", PROBLEM, NoPrivacy(), users, step=step)
+    lost = [float(regrets(one, seeds[:2]).mean()) for one in (slow, replace(slow, options=()))]
+    return (
+        Claim(
+            "Remark 6.7",
+            "Privacy multiplies the regret of UCRL-VTR and of OPPO by a factor that does not depend on T.",
+            "Regret at epsilon = 1 over that without privacy: "
+            + "; ".join(f"{agent} {cost}" for agent, cost in found.items())
+            + ".",
+            None,
+            f"our calibrations, {PROBLEM}, K = {users:,}",
+            {agent: cost.estimate for agent, cost in found.items()},
+        ),
+        Claim(
+            "Sec. 1",
+            "The cost of privacy scales with ln(1/delta)^(1/4).",
+            f"Regret of LinOpt-VI at epsilon = 1, delta = 1e-3, 1e-6, 1e-12: {', '.join(map(short, by_delta))}; exponent of ln(1/delta) "
+            f"{power:.2f}. This is an upper bound; it need not be attained.",
+            None,
+            f"our calibration, {PROBLEM}, K = {users:,}, {len(seeds)} seeds",
+            {"exponent": power},
+        ),
+        Claim(
+            "Proof of Thm. 5.1",
+            "eta = sqrt(2 ln A/(H T)).",
+            f"{step:.2e} at K = {users:,}. Without privacy the regret of our agent is {short(lost[0])} with this step and "
+            f"{short(lost[1])} with its own of 1, with everything else (pi^(1/4) in each step) unchanged.",
+            None,
+            "`mixtures/linopt_po.py: paper_step`",
+            {"eta": step},
+        ),
+    )
+
+
+def figure(curves: "dict[str, tuple[dict[int, Array], dict[float, Array], dict[int, Array]]]") -> Figure:
+    over_K, over_epsilon = [], []
+    for tone, (agent, (users, epsilons, printed)) in enumerate(curves.items()):
+        over_K += [_line(agent, users, tone), _line(f"{agent} as printed", printed, tone, "dash")]
+        over_epsilon.append(_line(agent, dict(sorted(epsilons.items())), tone))
+    users = next(iter(curves.values()))[0]
+    bound = tuple(bounds.value_bound(JointDP(1.0, DELTA), n) for n in users)
+    over_K.append(Line("bound (4)", tuple(map(float, users)), bound, None, 0, "dot"))
+    loss = at_random(case("uniform", PROBLEM, NoPrivacy(), 1))
+    over_K.append(Line("uniform play", tuple(map(float, users)), tuple(loss * n for n in users), None, None, "dashdot"))
+    return Figure(
+        "zhou22",
+        "Regret of [Zhou22]'s algorithms with our calibration, as printed (dashed) and as bounded (dotted), against users at epsilon = 1 "
+        "and against epsilon. Bands are two standard errors.",
+        (Panel("users", "users", "regret", tuple(over_K)), Panel("privacy", "epsilon", "regret", tuple(over_epsilon))),
+    )
+
+
+def _line(label: str, samples: "dict[int, Array] | dict[float, Array]", tone: int, dash: str = "solid") -> Line:
+    table: Sequence[Array] = list(samples.values())
+    error = tuple(2 * float(one.std(ddof=1)) / math.sqrt(len(one)) for one in table)
+    return Line(label, tuple(map(float, samples)), tuple(float(one.mean()) for one in table), error, tone, dash)

@@ -1,5 +1,0 @@
-"""[Zhou22]: private reinforcement learning with linear function approximation, reproduced."""
-
-from confide.reproduce.zhou22.claims import reproduce
-
-__all__ = ["reproduce"]

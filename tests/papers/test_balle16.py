@@ -1,0 +1,65 @@
+"""[Balle16]: golden values of the errata, the chain, and computations that must be able to fail."""
+
+import numpy as np
+import pytest
+
+from papers.balle16 import bounds, chain, errata
+
+
+def test_golden_values():
+    first = errata.lemma_1().numbers
+    assert first["delta_at_55"] == pytest.approx(0.132093, rel=1e-4)  # eps = 55, delta = .1, d = 1
+    assert first["fails_0.1_1"] == pytest.approx(51, abs=1)
+    assert bounds.main_text(0.1, 0.1, 40) == pytest.approx((122.387, 5.8145e-4), rel=1e-4)
+    assert bounds.lemma_10(1000.0, 0.01)[0] == pytest.approx(np.exp(-9.99))
+
+
+def test_the_printed_constants_are_closer_than_delta_at_the_settings_of_the_figure():
+    assert bounds.true_epsilon(*bounds.main_text(0.1, 0.1, 40), 0.1, 40) == 0.0
+    assert bounds.true_epsilon(*bounds.main_text(1.0, 1e-5, 40), 1e-5, 40) == pytest.approx(0.170, abs=1e-3)
+
+
+def test_lemma_12_mended_is_a_bound():
+    for m in (3, 50, 700):
+        for p in (0.01, 0.3, 0.99):
+            for beta in (1e-4, 0.05, 1.5):
+                exact, _, mended = bounds.lemma_12(m, p, beta)
+                assert exact <= mended * (1 + 1e-12)
+
+
+def test_expectations_are_exact():
+    """Against simulation: 4e5 draws, beyond 5 standard errors with probability 6e-7."""
+    rng, m, p, beta = np.random.default_rng(0), 20, 0.4, 0.3
+    counts = rng.binomial(m, p, 400_000)
+    values = np.maximum(1 / np.maximum(counts, 1.0) ** 2, np.exp(-beta * np.maximum(counts - 1.0, 0.0)))
+    exact = bounds.lemma_12(m, p, beta)[0]
+    assert abs(values.mean() - exact) < 5 * values.std() / np.sqrt(len(values))
+    assert abs(values.mean() - 1.05 * exact) > 5 * values.std() / np.sqrt(len(values))
+
+
+def test_a_wrong_computation_is_not_shown(monkeypatch):
+    monkeypatch.setattr(errata, "lemma_10", lambda a, b: bounds.lemma_10(a, b)[::-1])  # the printed value for the true one
+    assert errata.interior_value().stands is False
+    monkeypatch.setattr(errata, "theorem_19", lambda *_: 1e12)
+    assert errata.case_conditions().stands is False
+
+
+def test_the_chain_is_the_paper_s():
+    """Values within 5 standard errors (about .003) of those of dynamic programming, and the expected share of visits."""
+    log = chain.ChainLog(20_000, (1,))
+    assert chain.rmse(chain.lsw().release(log).values) < 0.003
+    counts = sum(np.bincount(np.unique(block.states[a:b]), minlength=40) for block in log.blocks() for a, b in _spans(block, 500))
+    assert counts[-1] == 500  # everybody ends in the last state
+    assert counts[19] == pytest.approx(250, abs=5 * np.sqrt(125))
+
+
+def _spans(block, users):
+    return list(zip(block.trajectories[:users], block.trajectories[1 : users + 1], strict=True))
+
+
+def test_noise_falls_with_users_and_with_aggregation():
+    stds = [chain.noise_std(chain.dp_lsw("paper", group), 1e5) for group in (1, 2, 4)]
+    assert stds == sorted(stds, reverse=True)
+    assert chain.noise_std(chain.dp_lsw("paper"), 1e9) == pytest.approx(
+        chain.noise_std(chain.dp_lsw("paper"), 1e8) / 10, rel=1e-3
+    )

@@ -1,0 +1,22 @@
+"""Exponents of formulas and of samples."""
+
+import numpy as np
+import pytest
+
+from papers.fits import exponent, fitted, plain
+
+
+def test_exponent_of_a_power():
+    assert exponent(lambda x: 7 * x**1.75, 1e10) == pytest.approx(1.75)
+    assert exponent(lambda x: x**0.5 * np.log(x), 1e100) == pytest.approx(0.5, abs=0.01)
+
+
+def test_fitted_over_the_whole_window():
+    x, rng = [10, 100, 1000, 10_000], np.random.default_rng(0)
+    table = np.array([[n**0.6 * (1 + 0.02 * rng.standard_normal()) for n in x] for _ in range(8)])
+    found = fitted(x, table)
+    assert found.start == 10 and found.end == 10_000
+    assert abs(found.slope - 0.6) < 5 * found.error
+    assert found.verdict(0.7) == "below"
+    assert plain(found) == f"{found.slope:.2f} ± {found.error:.2f}"
+    assert plain(fitted(x, table[:1])) == f"{fitted(x, table[:1]).slope:.2f}"

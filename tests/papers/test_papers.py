@@ -1,0 +1,64 @@
+"""What every paper's quick form must have, and what it must find. All seeds are fixed: nothing here is left to chance."""
+
+import math
+
+import pytest
+
+from confide.errors import InvalidParameter
+from papers import PAPERS, reproduce
+
+# What the papers say and the computations contradict. None of these depends on how many seeds were run.
+REFUTED = {
+    "balle16": {"Lemma 1", "Supplement, Lemma 12, Thm. 13, Cor. 14", "Supplement, Thm. 19"},
+    "luyo21": {"Remark 1, C.4, joint", "Remark 1, C.4, local", "Remark 2, E.3"},
+    "zhou22": {"Thm. 6.4"},
+    "chowdhury21": {"Thm. 2, for any epsilon", "Thm. 2, the algorithm", "Lemma 2", "Lemma 3"},
+}
+ERRATA = {"balle16": 11, "luyo21": 18, "zhou22": 10, "chowdhury21": 16}
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_erratum_is_shown(found, paper):
+    errata = found(paper).errata
+    assert [erratum.number for erratum in errata] == list(range(1, ERRATA[paper] + 1))
+    assert [erratum.number for erratum in errata if erratum.stands is False] == []
+    assert found(paper).broken == ()
+    for erratum in errata:
+        assert erratum.says and erratum.true and erratum.locator
+        assert (erratum.stands is None) or erratum.computed  # what is shown has a computation
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_false_claims_are_found_and_no_other(found, paper):
+    made = found(paper)
+    assert {claim.locator for claim in made.calibrations if claim.holds is False} == REFUTED[paper]
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_all_parts_are_there_and_all_numbers_are_numbers(found, paper):
+    made = found(paper)
+    assert made.quick and made.key.startswith("[") and made.calibrations and made.empirical and made.tables and made.figures
+    for one in made.algorithms:
+        assert len(one.measured) >= 2
+        assert all(math.isfinite(run.mean) and run.mean > 0 for run in one.measured)
+        assert any("as printed" in run.setting for run in one.measured)
+    for finding in (*made.calibrations, *made.empirical, *made.errata):
+        assert all(math.isfinite(value) for value in finding.numbers.values()), finding.locator
+        assert "nan" not in finding.computed.split()
+    for table in made.tables:
+        assert all(len(row) == len(table.headings) for row in table.rows)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_printed_noise_never_gives_more_than_it_should_where_it_is_run(found, paper):
+    """A run whose constants break their promise is refused before the first user; what was run keeps it."""
+    for one in found(paper).algorithms:
+        for run in one.measured:
+            nominal = run.setting.partition("epsilon=")[2].partition(",")[0]
+            if nominal and run.true_epsilon is not None:
+                assert run.true_epsilon <= float(nominal) * (1 + 1e-6)
+
+
+def test_there_are_four_papers():
+    with pytest.raises(InvalidParameter, match="unknown paper 'dwork06'; choose one of balle16, luyo21, zhou22, chowdhury21"):
+        reproduce("dwork06")
