@@ -9,7 +9,7 @@ Numbers = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A statement of the paper, and what we computed or measured.
+    """A statement of the paper, and what we computed or measured. Its text is in `claims.toml` of the paper.
 
     `holds` is None for a printed constant and for a claim that is not tested here; `computed` then says so. A claim that does not hold is a
     finding about the paper, not a failure of the program.
@@ -29,7 +29,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Erratum:
-    """An error or omission of the paper, its correction, and the computation that verifies the correction.
+    """An error or omission of the paper, its correction, and the computation that verifies the correction. Its text is in `errata.toml`.
 
     `stands` states whether the computation confirms `true`; if it is False, our erratum is wrong. None: an error in the text, with nothing
     to compute.

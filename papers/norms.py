@@ -1,10 +1,14 @@
 """Norms of Gaussian matrices and vectors: the lemmas that [Zhou22] and [Chowdhury21] share, by simulation."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 
 from papers.findings import Claim
+from papers.text import Texts
+
+CLAIMS = Texts(Path(__file__).with_name("norms.toml"))
 
 
 def norm_claims(locators: tuple[str, str, str], dimension: int) -> tuple[Claim, ...]:
@@ -18,13 +22,16 @@ def norm_claims(locators: tuple[str, str, str], dimension: int) -> tuple[Claim, 
         (rng.chisquare(d, draws), d + 2 * math.sqrt(d * t) + 2 * t, math.exp(-t)),
     )
     return tuple(
-        Claim(
-            locator,
-            f"Above {bound:.2f} with probability at most {chance:.3f} (dimension {d}).",
-            f"In {100 * float((found > bound).mean()):.2f} % of {draws:,} draws.",
+        CLAIMS.claim(
+            "norm-claims",
             bool((found > bound).mean() <= chance),
-            "simulation",
             {"share": float((found > bound).mean()), "stated": chance},
+            locator=locator,
+            bound=bound,
+            chance=chance,
+            d=d,
+            percent=100 * float((found > bound).mean()),
+            draws=draws,
         )
         for locator, (found, bound, chance) in zip(locators, cases, strict=True)
     )

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,10 @@ from papers.balle16.bounds import (
 from papers.balle16.errata import errata
 from papers.findings import Algorithm, Claim, Measurement, Reproduction, Say, Table, short
 from papers.fits import exponent
+from papers.text import Texts
 
+CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
 SETTINGS = ((0.1, 0.1, 40), (0.1, 0.1, 20), (1.0, 1e-5, 40), (5.0, 1e-5, 40), (55.0, 0.1, 1))
-_SMOOTH = "`mechanisms/smooth.py`, exact divergence"
 
 
 def reproduce(quick: bool, say: Say) -> Reproduction:
@@ -90,46 +92,31 @@ def privacy_claims() -> tuple[Claim, ...]:
     worst = max(smooth_delta(e, *supplement(e, q, n), n) / q for e in (0.1, 1.0, 5.0) for q in (0.1, 1e-5) for n in (1, 40))
     lsw, lsl = searched("w", 600), searched("l", 600)
     return (
-        Claim(
-            "Lemma 1, Alg. 1, Alg. 2",
-            "alpha = 5 sqrt(2 ln(2/delta))/epsilon, beta = epsilon/(4 (d + ln(2/delta))): (epsilon, delta)-DP.",
-            f"epsilon = delta = .1, d = 40: alpha = {alpha:.1f}, beta = {short(beta)}; true delta {short(true)}. "
-            f"alpha = {enough:.2f} suffices, which is {alpha / enough:.0f} times less noise.",
+        CLAIMS.claim(
+            "lemma-1-alg-1-alg-2",
             true <= delta,
-            _SMOOTH,
             {"alpha": alpha, "beta": beta, "enough": enough},
+            alpha=alpha,
+            beta=short(beta),
+            true=short(true),
+            enough=enough,
+            factor=alpha / enough,
         ),
-        Claim(
-            "Lemma 1",
-            "The same for every epsilon.",
-            f"False from epsilon = {fails:.0f} on at delta = .1, d = 1 (erratum 1).",
-            not math.isfinite(fails),
-            _SMOOTH,
-            {"fails": fails},
-        ),
-        Claim(
-            "Supplement, Lemma 1",
-            "alpha = 15 sqrt(2 ln(4/delta))/epsilon and a smaller beta: (epsilon, delta)-DP for epsilon <= 5.",
-            f"True delta at most {short(worst)} times the requested delta, over 12 settings.",
-            worst <= 1,
-            _SMOOTH,
-            {"worst": worst},
-        ),
-        Claim(
-            "Lemmas 2, 4, 5, Cor. 3, Thm. 6",
-            "A neighbour moves theta^w by at most S(X), and ln S^2 by at most beta: DP-LSW is private wherever Lemma 1 is.",
-            f"600 pairs of neighbours, table and features: moves up to {lsw[0]:.2f} S, ln S^2 up to {lsw[1]:.2f} beta.",
+        CLAIMS.claim("lemma-1", not math.isfinite(fails), {"fails": fails}, fails=fails),
+        CLAIMS.claim("supplement-lemma-1", worst <= 1, {"worst": worst}, worst=short(worst)),
+        CLAIMS.claim(
+            "lemmas-2-4-5-cor-3-thm-6",
             max(lsw) <= 1 + 1e-9,
-            "`evaluation/dp_lsw.py: smooth_sensitivity` against search",
             {"moved": lsw[0], "changed": lsw[1]},
+            lsw_first=lsw[0],
+            lsw_1=lsw[1],
         ),
-        Claim(
-            "Lemma 7, Cor. 8, Lemma 9 with min, Thm. 10",
-            "The same for theta^lambda: DP-LSL is private wherever Lemma 1 is.",
-            f"600 pairs of neighbours: moves up to {lsl[0]:.2f} S, ln S^2 up to {lsl[1]:.2f} beta.",
+        CLAIMS.claim(
+            "lemma-7-cor-8-lemma-9-with-min-thm-10",
             max(lsl) <= 1 + 1e-9,
-            "`evaluation/dp_lsl.py: smooth_sensitivity` against search",
             {"moved": lsl[0], "changed": lsl[1]},
+            lsl_first=lsl[0],
+            lsl_1=lsl[1],
         ),
     )
 
@@ -144,31 +131,28 @@ def utility_claims() -> tuple[Claim, ...]:
     return (
         _excess_risk_identities(),
         _expectations(),
-        Claim(
-            "Supplement, Lemma 12, Thm. 13, Cor. 14",
-            "Bounds on E max_k e^(-k beta)/max(|X_s| - k, 1)^2 and on the excess risk of DP-LSW.",
-            f"Lemma 12 at m = 1000, p = 1/2: {short(exact)}, bound {short(lemma)}. Thm. 13 on the chain at m = 1000, in units of alpha^2: "
-            f"{short(risk)}, bound {short(bound)} (erratum 3).",
+        CLAIMS.claim(
+            "supplement-lemma-12-thm-13-cor-14",
             risk <= bound and exact <= lemma,
-            "exact expectation; `LSW.smooth_sensitivity` on 50 data sets",
             {"lemma_12": exact, "lemma_12_bound": lemma, "risk": risk, "bound": bound},
+            exact=short(exact),
+            lemma=short(lemma),
+            risk=short(risk),
+            bound=short(bound),
         ),
-        Claim(
-            "Cor. 11; supplement, Cor. 15",
-            "The excess risk of DP-LSW is O(1/m^2) where every state is visited.",
-            f"Exponent {late:.3f} between m = 1e8 and 1e11 on the chain, as printed; {early:.2f} between 1e4 and 1e6, where the "
-            "factor e^(-k beta) dominates.",
+        CLAIMS.claim(
+            "cor-11-supplement-cor-15",
             late <= -2 + 0.01,
-            "`LSW.smooth_sensitivity` at the expected counts",
             {"exponent": late, "exponent_before": early},
+            late=late,
+            early=early,
         ),
-        Claim(
-            "Supplement, Thm. 19",
-            "A bound on the excess risk of DP-LSL.",
-            f"On the chain, m = 100, lambda = 2, in units of alpha^2: {short(chain_risk)}, bound {short(chain_bound)} (erratum 4).",
+        CLAIMS.claim(
+            "supplement-thm-19",
             chain_risk <= chain_bound,
-            "`LSL.smooth_sensitivity(printed=True)` on 200 data sets",
             {"risk": chain_risk, "bound": chain_bound},
+            chain_risk=short(chain_risk),
+            chain_bound=short(chain_bound),
         ),
         _rates(),
     )
@@ -191,13 +175,11 @@ def _excess_risk_identities() -> Claim:
         theta = np.linalg.solve(gram, offset)
         risk = np.einsum("ki,ij,kj->k", theta + eta, gram, theta + eta) - 2 * (theta + eta) @ offset + theta @ offset
         ratios.append((float(risk.mean()) / expected, float(risk.std()) / math.sqrt(runs) / expected))
-    return Claim(
-        "Supplement, Lemmas 9, 16",
-        "E[J(theta + eta) - J(theta)] = ||Gamma^(1/2) Phi||_F^2 sigma^2, and (lambda d/(2m) + sum rho_s ||phi_s||^2 |X_s|/m) sigma^2.",
-        "100 000 draws: " + " and ".join(f"{mean:.3f} ± {error:.3f}" for mean, error in ratios) + " of what is stated.",
+    return CLAIMS.claim(
+        "excess-risk-identities",
         all(abs(mean - 1) < 4 * error for mean, error in ratios),
-        "a random instance, 6 states, 3 features",
         {"lemma_9": ratios[0][0], "lemma_16": ratios[1][0]},
+        ratios=" and ".join((f"{mean:.3f} ± {error:.3f}" for mean, error in ratios)),
     )
 
 
@@ -221,13 +203,11 @@ def _expectations() -> Claim:
     p_s, p_t = both + one, both + other
     stated = users * (users - 1) * p_s * p_t + users * both, users * one * (1 - p_t) ** (users - 1)
     exact = abs(first - 1) < 1e-9 and abs(product / stated[0] - 1) < 1e-9 and abs(alone / stated[1] - 1) < 1e-9
-    return Claim(
-        "Supplement, Lemmas 11, 18",
-        "E 1/(B + 1), a bound on E 1/B^2, and the moments of visits.",
-        f"The equations hold to 1e-9; the bound is {1 / second:.2f} times the expectation at m = 12, p = .3.",
+    return CLAIMS.claim(
+        "expectations",
         exact and second <= 1,
-        "all outcomes of 12 and of 6 trajectories",
         {"slack": 1 / second},
+        slack=1 / second,
     )
 
 
@@ -244,13 +224,11 @@ def _rates() -> Claim:
 
         found[f"{a:g}"] = exponent(risk, 1e8), max(-1 - a, -2 * a, 1 - 3 * a)
     said = "; ".join(f"lambda = m^{a}: {value:.2f}, stated {stated:.2f}" for a, (value, stated) in found.items())
-    return Claim(
-        "Cor. 12; supplement, Cor. 20",
-        "The excess risk of DP-LSL is O(1/(lambda m) + 1/lambda^2 + m/lambda^3); O(1/m^2) for lambda = Theta(m).",
-        f"Exponents between m = 1e8 and 1e11 on the chain, as printed: {said}.",
+    return CLAIMS.claim(
+        "rates",
         all(value <= stated + 0.02 for value, stated in found.values()),
-        "`LSL.smooth_sensitivity(printed=True)` at the expected counts",
         {a: value for a, (value, _) in found.items()},
+        said=said,
     )
 
 

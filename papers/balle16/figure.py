@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -11,12 +12,13 @@ from confide.privacy.bounded import Array
 from papers.balle16 import chain
 from papers.findings import Claim, Figure, Line, Panel, Say, short
 from papers.fits import fitted
+from papers.text import Texts
 
+CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
 PAIRS = 2
 GROUPS = (1, 2, 4, 8)
 CALIBRATIONS = {"paper": "as printed", "tight": "exact"}
 _MOST = 1e13  # trajectories that a crossing is looked for up to
-_HOW = "the chain, epsilon = delta = .1"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,23 +152,22 @@ def _without_privacy(curves: Curves) -> tuple[Claim, ...]:
     falling = all((np.diff(errors["LSL", group]) < 0).all() for group in (1, PAIRS))
     pairs = float(errors["LSL", PAIRS][-1] / errors["LSW", PAIRS][-1])
     return (
-        Claim(
-            "Sec. 6, left plot",
-            "LSL and LSW converge to the same solution.",
-            f"With lambda = sqrt(m) the error of LSL on the table falls from {short(errors['LSL', 1][0])} to "
-            f"{short(errors['LSL', 1][-1])} at m = {curves.sizes[-1]:,} (LSW: {short(errors['LSW', 1][-1])}); with pairs of states, "
-            f"where the error of the features remains in both, it is {pairs:.2f} times that of LSW there.",
+        CLAIMS.claim(
+            "sec-6-left-plot",
             falling,
-            _HOW,
             {"table": float(errors["LSL", 1][-1]), "ratio_pairs": pairs},
+            lsl_first=short(errors["LSL", 1][0]),
+            lsl_last=short(errors["LSL", 1][-1]),
+            largest_size=curves.sizes[-1],
+            lsw_last=short(errors["LSW", 1][-1]),
+            pairs=pairs,
         ),
-        Claim(
-            "Sec. 6, left plot",
-            "LSW converges faster.",
-            f"On the table the error of LSL is between {apart.min():.1f} and {apart.max():.1f} times that of LSW.",
+        CLAIMS.claim(
+            "sec-6-left-plot-faster",
             bool(apart.min() > 1),
-            _HOW,
             {"least": float(apart.min()), "most": float(apart.max())},
+            least=apart.min(),
+            most=apart.max(),
         ),
     )
 
@@ -180,38 +181,40 @@ def _with_privacy(curves: Curves) -> tuple[Claim, ...]:
     better = [users for users, a, b in zip(curves.sizes, lsl, lsw, strict=True) if a < b]
     largest = curves.sizes[-1]
     return (
-        Claim(
-            "Sec. 6, third plot",
-            "The DP algorithms converge to the same solutions as the non-private ones for large enough batches.",
-            f"They do, but the noise of DP-LSW as printed falls below the error of LSW only at m = {short(even['paper'])} (table); "
-            f"calibrated exactly at {short(even['tight'])}. At m = {largest:,} its error is {short(lsw[-1] / error[-1])} times LSW's.",
+        CLAIMS.claim(
+            "sec-6-third-plot",
             even["paper"] < _MOST,
-            f"{_HOW}; noise at the expected counts against the measured {short(rate)} / sqrt(m) of LSW",
             {"even_paper": even["paper"], "even_tight": even["tight"], "ratio": float(lsw[-1] / error[-1])},
+            paper=short(even["paper"]),
+            tight=short(even["tight"]),
+            largest=largest,
+            ratio=short(lsw[-1] / error[-1]),
+            rate=short(rate),
         ),
-        Claim(
-            "Sec. 6, third plot",
-            "LSL works better with small batches, LSW with large ones.",
-            f"As printed, DP-LSL at its best ridge beats DP-LSW up to m = {max(better, default=0):,} of {largest:,}: {short(lsl[0])} "
-            f"against {short(lsw[0])} at m = {curves.sizes[0]}, {short(lsl[-1])} against {short(lsw[-1])} at the largest. "
-            f"The constant 1/2 has {chain.constant_error():.3f}.",
+        CLAIMS.claim(
+            "sec-6-third-plot-sizes",
             bool(lsl[0] < lsw[0]) and (lsw[-1] < lsl[-1] or largest < 10**6),
-            _HOW,
             {
                 "dp_lsl_first": float(lsl[0]),
                 "dp_lsw_first": float(lsw[0]),
                 "dp_lsl_last": float(lsl[-1]),
                 "dp_lsw_last": float(lsw[-1]),
             },
+            last_better=max(better, default=0),
+            largest=largest,
+            lsl_first=short(lsl[0]),
+            lsw_first=short(lsw[0]),
+            smallest_size=curves.sizes[0],
+            lsl_last=short(lsl[-1]),
+            lsw_last=short(lsw[-1]),
+            constant_error=chain.constant_error(),
         ),
-        Claim(
-            "Sec. 6, last lines",
-            "The algorithms provide the same performance, with privacy.",
-            f"Not below m = {short(useful['paper'])} trajectories: there DP-LSW as printed is worse than the constant 1/2 "
-            f"(exactly calibrated: below {short(useful['tight'])}). The sizes of the paper's batches are not printed.",
+        CLAIMS.claim(
+            "sec-6-last-lines",
             None,
-            f"{_HOW}; noise at the expected counts",
             {"useful_paper": useful["paper"], "useful_tight": useful["tight"]},
+            paper=short(useful["paper"]),
+            tight=short(useful["tight"]),
         ),
     )
 
@@ -240,14 +243,12 @@ def _ridges(curves: Curves) -> Claim:
         found[name] = fitted(sizes.tolist(), ridges[None, learned]).slope
         span = f"from {short(ridges[learned][0])} at m = {sizes[0]:,} to {short(ridges[learned][-1])} at {sizes[-1]:,}"
         said.append(f"{spoken}: {span}, exponent {found[name]:.2f}, and {over_all:.2f} over all sizes from {curves.sizes[0]} on")
-    return Claim(
-        "Sec. 6",
-        "The best accuracy of DP-LSL comes with lambda proportional to sqrt(m).",
-        f"The best of {len(curves.ridges)} ridges, {'; '.join(said)}.",
+    return CLAIMS.claim(
+        "ridges",
         all(abs(value - 0.5) < 0.15 for value in found.values()) if found else None,
-        f"{_HOW}; judged where the error is below .8 of that of the estimate 0, a window that was chosen after seeing that all "
-        "sizes together do not follow a power law; an exponent within .15 of 1/2 counts as agreement",
         found,
+        ridges=len(curves.ridges),
+        measured="; ".join(said),
     )
 
 
@@ -259,31 +260,30 @@ def _aggregation(curves: Curves) -> tuple[Claim, ...]:
     errors = [float(curves.best("paper", group)[0].mean(axis=1)[-1]) for group in (1, PAIRS)]
     sizes = ", ".join(str(chain.STATES // group) for group in GROUPS)
     return (
-        Claim(
-            "Sec. 6, last plot",
-            "More aggressive function approximation helps DP-LSW converge faster.",
-            f"Excess risk at m = 1e5, d = {sizes}: {', '.join(map(short, risks['DP-LSW']))}.",
+        CLAIMS.claim(
+            "sec-6-last-plot",
             _falls(risks["DP-LSW"]),
-            f"{_HOW}; as printed, noise at the expected counts",
             _by_dimension("risk", risks["DP-LSW"]),
+            sizes=sizes,
+            risks=", ".join(map(short, risks["DP-LSW"])),
         ),
-        Claim(
-            "Sec. 6, last plot",
-            "More aggressive function approximation helps DP-LSL converge faster.",
-            f"In RMSE at the best ridge: {short(errors[1])} with pairs, {short(errors[0])} on the table, m = {curves.sizes[-1]:,}. "
-            f"In excess risk, which is what is plotted, it depends on lambda, which is not printed: at lambda = 10 sqrt(m) and m = 1e5 "
-            f"it grows, {', '.join(map(short, risks['DP-LSL']))} for d = {sizes}, since ||Phi||^2 does.",
-            None,  # the two measures disagree, and the plotted one depends on what is not printed
-            f"{_HOW}; as printed, features 0 or 1",
+        CLAIMS.claim(
+            "sec-6-last-plot-dp-lsl",
+            None,
             {"pairs": errors[1], "table": errors[0], **_by_dimension("risk", risks["DP-LSL"])},
+            with_pairs=short(errors[1]),
+            on_table=short(errors[0]),
+            largest_size=curves.sizes[-1],
+            risks=", ".join(map(short, risks["DP-LSL"])),
+            sizes=sizes,
         ),
-        Claim(
-            "Sec. 6",
-            "Fewer parameters d increase beta and lower the smooth sensitivity.",
-            f"d = {sizes}: beta {', '.join(map(short, betas))}; noise of DP-LSW at m = 1e5 {', '.join(map(short, smooth))}.",
+        CLAIMS.claim(
+            "sec-6",
             _falls(betas[::-1]) and _falls(smooth),
-            _HOW,
             _by_dimension("beta", betas),
+            sizes=sizes,
+            betas=", ".join(map(short, betas)),
+            noise=", ".join(map(short, smooth)),
         ),
     )
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +20,12 @@ from papers.fits import exponent, fitted, plain
 from papers.luyo21.bounds import nontrivial_from
 from papers.norms import norm_claims
 from papers.runs import at_random, case, measured, regrets, with_epsilon
+from papers.text import Texts
 
+CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
 Array = npt.NDArray[np.float64]
 DELTA, PROBLEM = 1e-5, "oscillator"
 OURS, OTHER = "ofu-lq", "certainty-equivalent-lq"
-_AT = "oscillator, K = 1e5, alpha = .1"
 
 
 def reproduce(quick: bool, say: Say) -> Reproduction:
@@ -96,30 +98,19 @@ def privacy_claims(wrong: Mapping[int, Erratum]) -> tuple[Claim, ...]:
     true, fails = bounds.true_epsilon(JointDP(1.0, DELTA)), bounds.first_failure(bounds.true_epsilon, DELTA)
     leak = wrong[5].numbers
     return (
-        Claim(
-            "Thm. 2, the counters",
-            "sigma_i^2 = 8 m Delta_i^2 ln(2/delta)/epsilon^2: what the two counters release is (epsilon, delta)-DP.",
-            f"At nominal epsilon = 1, delta = 1e-5: true epsilon {true:.3f}.",
-            true <= 1,
-            f"`control/printed.py`, {_AT}",
-            {"epsilon": true},
-        ),
-        Claim(
-            "Thm. 2, for any epsilon",
-            "The same for every epsilon > 0.",
-            f"More than the nominal epsilon from {fails:.1f} on (erratum 4).",
+        CLAIMS.claim("thm-2-the-counters", true <= 1, {"epsilon": true}, true=true),
+        CLAIMS.claim(
+            "thm-2-for-any-epsilon",
             not math.isfinite(fails),
-            f"`control/printed.py`, {_AT}, delta = 1e-5",
             {"fails": fails},
+            fails=fails,
         ),
-        Claim(
-            "Thm. 2, the algorithm",
-            "Private-OFU-RL is (epsilon, delta)-JDP.",
-            f"Not as printed: the width is not a function of the releases; for two neighbouring data sets with equal releases it is "
-            f"{leak['first']:.9f} and {leak['second']:.9f} (erratum 5). With ln det of the release it is.",
+        CLAIMS.claim(
+            "thm-2-the-algorithm",
             leak["first"] == leak["second"],
-            "two data sets that differ in one user",
             leak,
+            first=leak["first"],
+            second=leak["second"],
         ),
     )
 
@@ -127,22 +118,18 @@ def privacy_claims(wrong: Mapping[int, Erratum]) -> tuple[Claim, ...]:
 def lemma_claims(wrong: Mapping[int, Erratum]) -> tuple[Claim, ...]:
     return (
         _confidence(),
-        Claim(
-            "Lemma 2",
-            "Under Assumption 1 ||x|| <= 1 and ||u|| <= gamma.",
-            f"The oscillator with R = .06 satisfies Assumption 1, and has an input of length {wrong[7].numbers['input']:.2f} > "
-            "gamma = 1.2.",
+        CLAIMS.claim(
+            "lemma-2",
             wrong[7].numbers["input"] <= wrong[7].numbers["gamma"],
-            "`problems/lq_checks.py`, erratum 7",
             wrong[7].numbers,
+            largest_input=wrong[7].numbers["input"],
         ),
-        Claim(
-            "Lemma 3",
-            "||P_h|| <= D, a constant, for all systems of S.",
-            f"{wrong[8].numbers['H_5']:.1f} at H = 5 and {wrong[8].numbers['H_40']:.1f} at H = 40 for one of them.",
+        CLAIMS.claim(
+            "lemma-3",
             wrong[8].numbers["H_40"] < 1.5 * wrong[8].numbers["H_5"],
-            "`planners/riccati.py`, erratum 8",
             wrong[8].numbers,
+            at_5=wrong[8].numbers["H_5"],
+            at_40=wrong[8].numbers["H_40"],
         ),
     )
 
@@ -166,13 +153,13 @@ def _confidence() -> Claim:
         found = math.sqrt(max(float(np.trace(error.T @ V @ error)), 0.0))
         share = found / bounds.width(made, S, public.noise_radius, n)
         outside, largest = outside + (share > 1), max(largest, share)
-    return Claim(
-        "Lemma 1",
-        "Theta* is in C_k(alpha) with probability 1 - alpha.",
-        f"{runs} draws of data and noise at epsilon = 1: outside in {outside}; the error is at most {largest:.2f} of beta_k.",
+    return CLAIMS.claim(
+        "confidence",
         outside <= bounds.FAILURE * runs,
-        f"simulation, {_AT}",
         {"outside": float(outside), "largest": largest},
+        runs=runs,
+        outside=outside,
+        largest=largest,
     )
 
 
@@ -189,25 +176,21 @@ def rate_claims() -> tuple[Claim, ...]:
     fixed, growing = in_H(1.0), in_H(None)
     worst = public.horizon * (1 + public.gain_bound**2)
     start = nontrivial_from(lambda n: bounds.regret_bound(one, n) * public.horizon / worst)
-    how = "`papers/chowdhury21/bounds.py: regret_bound`, around K = 1e60"
     return (
-        Claim(
-            "Thm. 1, Thm. 3",
-            "Regret O(sqrt(K)/sqrt(epsilon)) up to logarithms.",
-            f"The proof's bound with its constants: {in_K:.2f} in K, {in_epsilon:.2f} in 1/epsilon. At epsilon = 1 it is below what K "
-            f"episodes can cost from K = {short(start)} on.",
+        CLAIMS.claim(
+            "thm-1-thm-3",
             abs(in_K - 0.5) < 0.06 and abs(in_epsilon - 0.5) < 0.06,
-            how,
             {"K": in_K, "epsilon": in_epsilon, "nontrivial_from": start},
+            in_K=in_K,
+            in_epsilon=in_epsilon,
+            start=short(start),
         ),
-        Claim(
-            "Thm. 1, Thm. 3",
-            "The bound grows like H^(3/2).",
-            f"Not proved: {fixed:.2f} if D of Lemma 3 were a constant, {growing:.2f} with D = H ||Q||, which systems of S come near to "
-            "(erratum 8).",
+        CLAIMS.claim(
+            "thm-1-thm-3-horizon",
             None,
-            how,
             {"H_if_constant": fixed, "H": growing},
+            fixed=fixed,
+            growing=growing,
         ),
     )
 
@@ -247,15 +230,18 @@ def growth(curves: Curves) -> Claim:
     in_epsilon = fitted([1 / e for e in epsilons], np.stack(list(epsilons.values()), axis=1))
     idle = fitted(list(curves["printed"]), np.stack(list(curves["printed"].values()), axis=1))
     under = min(bounds.regret_bound(JointDP(1.0, DELTA), n) / float(found.mean()) for n, found in users.items())
-    return Claim(
-        "Thm. 3, Abstract",
-        "Regret is sub-linear: sqrt(K), and the cost of privacy is of order ln(1/delta)^(1/4)/epsilon^(1/2).",
-        f"Private-OFU-RL, our calibration: in K {in_K.against(0.5)} (K = {next(iter(users)):,} to {list(users)[-1]:,}); in 1/epsilon "
-        f"{in_epsilon.against(0.5)}. The bound is at least {short(under)} times what was measured. As printed: exponent of K "
-        f"{plain(idle)}, nothing is learned.",
+    return CLAIMS.claim(
+        "growth",
         under >= 1,
-        f"{PROBLEM}, {len(next(iter(users.values())))} seeds; the claim holds if the regret is below the bound",
         {"in_K": in_K.slope, "in_epsilon": in_epsilon.slope, "under": under},
+        measured_in_K=in_K.against(0.5),
+        smallest_K=next(iter(users)),
+        largest_K=list(users)[-1],
+        measured_in_epsilon=in_epsilon.against(0.5),
+        under=short(under),
+        idle=plain(idle),
+        problem=PROBLEM,
+        seeds=len(next(iter(users.values()))),
     )
 
 
@@ -267,14 +253,15 @@ def costs(quick: bool, say: Say) -> tuple[Claim, ...]:
     cost = privacy_cost(regrets(spec, seeds), free)
     other = regrets(replace(spec, agent=OTHER), seeds)
     return (
-        Claim(
-            "Sec. IV-B",
-            "The first term of the bound is the regret without privacy, the second the cost of privacy.",
-            f"Regret at epsilon = 1 over that without privacy: {cost}. Doing nothing costs {short(at_random(spec))}; a controller on "
-            f"residuals, without optimism, {short(float(other.mean()))} at epsilon = 1.",
+        CLAIMS.claim(
+            "costs",
             None,
-            f"our calibrations, {PROBLEM}, K = {users:,}",
             {"cost": cost.estimate, "other": float(other.mean())},
+            cost=cost,
+            idle=short(at_random(spec)),
+            other=short(float(other.mean())),
+            problem=PROBLEM,
+            users=users,
         ),
     )
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -25,7 +26,9 @@ from papers.luyo21.bounds import (
     plus_bound,
 )
 from papers.runs import case, measured
+from papers.text import Texts
 
+CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
 K, H, D, DELTA = 100_000, 5, 5, 1e-5
 SETTING, LINEAR = Setting(K, H, D), LinearSetting(K, H, D)
 _AT = "K = 1e5, H = d = 5, p = .1"
@@ -132,13 +135,17 @@ def promise(one: Constants) -> Claim:
     said, loss = one.noise(asked)
     true = loss.epsilon_at(asked.delta)
     kind = "LDP" if one.local else "JDP"
-    return Claim(
-        one.locator,
-        f"({'epsilon, 0' if one.pure else 'epsilon, delta'})-{kind} with the printed noise.",
-        f"At nominal epsilon = 1{'' if one.pure else ', delta = 1e-5'}: {said}; true epsilon {short(true)}.",
+    return CLAIMS.claim(
+        "promise",
         true <= 1,
-        f"`{'linear_mdps' if one.bound is linear_bound else 'mixtures'}/printed.py`, {_AT}",
         {"epsilon": true},
+        locator=one.locator,
+        requested="epsilon, 0" if one.pure else "epsilon, delta",
+        kind=kind,
+        at_delta="" if one.pure else ", delta = 1e-5",
+        said=said,
+        true=short(true),
+        package="linear_mdps" if one.bound is linear_bound else "mixtures",
     )
 
 
@@ -163,29 +170,27 @@ def widths() -> tuple[Claim, ...]:
     useful = useful_from(JointDP(1.0, DELTA), horizon=H, dimension=D)
     return (
         *(
-            Claim(
-                locator,
-                f"The widths of {corollaries} are large enough for the noise.",
-                "The part of beta that accounts for the noise: "
-                + ", ".join(f"{short(have)} where {short(need)} is needed ({name})" for name, have, need in found)
-                + ".",
+            CLAIMS.claim(
+                "widths",
                 all(have >= need for _, have, need in found),
-                f"{_AT}, epsilon = 1",
                 {name: have / need for name, have, need in found},
+                locator=locator,
+                corollaries=corollaries,
+                parts=", ".join((f"{short(have)} where {short(need)} is needed ({name})" for name, have, need in found)),
             )
             for locator, corollaries, found in (
                 ("Thm. 7, condition 3", "Cor. 5 and 6", plain),
                 ("Thm. 9, (5)", "Cor. 10 and 11", plus),
             )
         ),
-        Claim(
-            "Lemma 21",
-            "beta = 24 H sqrt(d (lambda + c_K)) log(chi) is large enough.",
-            f"{short(linear.beta)} where {short(need)} is needed, {linear.beta / need:.0f} times less. With it the bonus is above H "
-            f"everywhere until K = {short(useful)}.",
+        CLAIMS.claim(
+            "lemma-21",
             linear.beta >= need,
-            f"`linear_mdps/printed.py: useful_from`, {_AT}, epsilon = 1",
             {"beta": linear.beta, "needed": need, "useful_from": float(useful)},
+            beta=short(linear.beta),
+            need=short(need),
+            factor=linear.beta / need,
+            useful=short(useful),
         ),
     )
 
@@ -208,13 +213,15 @@ def norms() -> tuple[Claim, ...]:
         ),
     )
     return tuple(
-        Claim(
-            locator,
-            f"A norm of noise is at most {bound:.2f} with probability .9 (d = 5).",
-            f"It was above in {int((found > bound).sum())} of {draws:,} draws; its 90 % quantile is {np.quantile(found, 1 - alpha):.2f}.",
+        CLAIMS.claim(
+            "norms",
             bool((found > bound).mean() <= alpha),
-            "simulation",
             {"bound": bound, "quantile": float(np.quantile(found, 1 - alpha))},
+            locator=locator,
+            bound=bound,
+            above=int((found > bound).sum()),
+            draws=draws,
+            quantile=np.quantile(found, 1 - alpha),
         )
         for locator, found, bound in cases
     )
@@ -232,13 +239,15 @@ def rates(one: Constants) -> Claim:
     said = ", ".join(f"{value:.2f} in {name}" for name, value in zip(("K", "1/epsilon", "d", "H"), found, strict=True))
     claimed = ", ".join(f"{value:.3g} in {name}" for name, value in zip(("K", "1/epsilon", "d", "H"), one.exponents, strict=True))
     start = nontrivial_from(lambda n: one.bound(one.asked(1.0), n))
-    return Claim(
-        one.locator,
-        f"Regret bound with exponents {claimed} (C_w = sqrt(d) in it where there is one).",
-        f"The proof's bound with its constants: {said}. At epsilon = 1 it is below K H from K = {short(start)} on.",
+    return CLAIMS.claim(
+        "rates",
         all(abs(value - want) < 0.06 for value, want in zip(found, one.exponents, strict=True)),
-        f"`papers/luyo21/bounds.py`, around K = {far:.0e}",
         {**dict(zip(("K", "epsilon", "d", "H"), found, strict=True)), "nontrivial_from": start},
+        locator=one.locator,
+        claimed=claimed,
+        said=said,
+        start=short(start),
+        far=far,
     )
 
 

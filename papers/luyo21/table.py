@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,11 @@ from papers.findings import Claim, Figure, Line, Panel, Say, Table, short
 from papers.fits import fitted, plain
 from papers.luyo21.bounds import in_episodes, linear_bound, mixture_bound, nontrivial_from, plus_bound
 from papers.runs import at_random, case, promised_epsilon, regrets, with_epsilon
+from papers.text import Texts
 
+CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
 Array = npt.NDArray[np.float64]
 DELTA = 1e-5
-_HOW = "separate runs for every K and epsilon, slope of log mean regret, jackknife over seeds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +197,18 @@ def _rate(one: Found) -> Claim:
     under = float((bounds / one.over_K.mean(axis=0)).min())
     printed = one.as_printed
     said = f"refused: {printed}" if isinstance(printed, str) else f"exponent of K {plain(fitted(*printed))}: nothing is learned"
-    return Claim(
-        f"Table 1, {row.locator}" if row.locator in ("Cor. 5", "Cor. 6", "Thm. 8") else row.locator,
-        f"Regret O~(K^{row.in_K:.3g} / epsilon^{row.in_epsilon:.3g}) in K and epsilon.",
-        f"{row.name}: in K {one.in_K.against(row.in_K)}; in 1/epsilon {one.in_epsilon.against(row.in_epsilon)}. The bound is at least "
-        f"{short(under)} times what was measured. As printed: {said}.",
+    return CLAIMS.claim(
+        "rate",
         under >= 1,
-        f"{_HOW}; the claim holds if the regret is below the bound",
         {"in_K": one.in_K.slope, "in_epsilon": one.in_epsilon.slope, "under": under},
+        locator=f"Table 1, {row.locator}" if row.locator in ("Cor. 5", "Cor. 6", "Thm. 8") else row.locator,
+        in_K=row.in_K,
+        in_epsilon=row.in_epsilon,
+        name=row.name,
+        measured_in_K=one.in_K.against(row.in_K),
+        measured_in_epsilon=one.in_epsilon.against(row.in_epsilon),
+        under=short(under),
+        said=said,
     )
 
 
@@ -211,13 +217,12 @@ def _local_costs_more(found: Sequence[Found]) -> Claim:
     users = max(set(joint.row.users) & set(local.row.users), default=joint.row.users[-1])
     cases = [replace(one.row.case, episodes=users) for one in (local, joint)]
     cost = ratio(*(regrets(spec, range(len(joint.over_K))) for spec in cases))
-    return Claim(
-        "Sec. 3",
-        "The impact of local privacy is much larger than that of joint privacy.",
-        f"Regret of UCRL-VTR on lock at epsilon = .8, K = {users:,}, local over joint: {cost}.",
+    return CLAIMS.claim(
+        "local-costs-more",
         cost.estimate > 2,
-        "our calibration, the same seeds",
         {"ratio": cost.estimate},
+        users=users,
+        cost=cost,
     )
 
 
@@ -234,13 +239,7 @@ def variance(quick: bool) -> Claim:
             said.append(
                 f"{problem}, {'epsilon = 1' if privacy.epsilon < math.inf else 'no privacy'}: {gap.estimate:+.3g} [{low:.3g}, {high:.3g}]"
             )
-    return Claim(
-        "App. D.1, Remark 6",
-        "Variance-aware confidence sets bring no advantage under privacy, since the noise dominates.",
-        f"Regret of UCRL-VTR+ less that of UCRL-VTR: {'; '.join(said)}.",
-        free,
-        f"our calibrations, {len(seeds)} seeds, 95 % intervals of paired differences",
-    )
+    return CLAIMS.claim("variance", free, measured="; ".join(said), seeds=len(seeds))
 
 
 def batching(quick: bool) -> Claim:
@@ -251,13 +250,13 @@ def batching(quick: bool) -> Claim:
         for plan in (Named("static", static(users, max(2, users // 100))), Named("one by one", one_by_one(users)))
     )
     gained = ratio(few, all_of_them)
-    return Claim(
-        "Sec. 4, Remarks 3, 7",
-        "Batches are critical: with a change of policy per episode the noise grows, and only K^(3/4) is proved.",
-        f"LSVI-UCB on latent, K = {users:,}, epsilon = 1: regret with {max(2, users // 100)} batches over that with {users:,}: {gained}.",
+    return CLAIMS.claim(
+        "batching",
         None if quick else gained.estimate < 1,
-        "our calibration, static batches",
         {"ratio": gained.estimate},
+        users=users,
+        batches=max(2, users // 100),
+        gained=gained,
     )
 
 
@@ -266,14 +265,13 @@ def triggered(quick: bool) -> Claim:
     spec = case("lsvi-ucb", "latent", JointDP(1.0, DELTA), users)
     other = replace(spec, options=(("schedule", Named("adaptive", adaptive(users))),))
     cost, promised = ratio(regrets(other, seeds), regrets(spec, seeds)), promised_epsilon(other)
-    return Claim(
-        "Remarks 4, 8",
-        "It is unclear how batches that depend on the data can be made private.",
-        f"Triggered by released matrices alone, on a grid, with their number capped: epsilon = {promised:.3g} at delta = 1e-5, regret "
-        f"{cost} times that of batches fixed in advance.",
+    return CLAIMS.claim(
+        "triggered",
         None,
-        f"`linear_mdps/batches.py: adaptive`, latent, K = {users:,}",
         {"epsilon": promised, "ratio": cost.estimate},
+        promised=promised,
+        cost=cost,
+        users=users,
     )
 
 
@@ -281,12 +279,4 @@ def local(quick: bool) -> Claim:
     users, seeds = (10_000, range(1)) if quick else (1_000_000, range(4))
     spec = case("next-state-vi", "latent", LocalDP(10.0, DELTA), users)
     share = float(regrets(spec, seeds).mean() / at_random(spec))
-    return Claim(
-        "Remark 5, Sec. 5",
-        "Local privacy in linear MDPs is open, and needs a substantially different approach.",
-        f"A model-based algorithm in which users send next states once: regret {share:.3f} of uniform play's at epsilon = 10, K = "
-        f"{users:,}, latent. For model-free algorithms it remains open.",
-        None,
-        "`linear_mdps/next_state_vi.py`, ours",
-        {"share": share},
-    )
+    return CLAIMS.claim("local", None, {"share": share}, share=share, users=users)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +17,11 @@ from papers.fits import exponent, fitted, plain
 from papers.luyo21.bounds import nontrivial_from
 from papers.norms import norm_claims
 from papers.runs import at_random, case, measured, regrets, with_epsilon
+from papers.text import Texts
 from papers.zhou22 import bounds
 from papers.zhou22.errata import errata
 
+CLAIMS = Texts(Path(__file__).with_name("claims.toml"))
 Array = npt.NDArray[np.float64]
 DELTA, PROBLEM = 1e-5, "lock-rewards"
 _AT = "K = 1e5, H = d1 = 5, d2 = 3, alpha = .1"
@@ -93,24 +96,23 @@ def privacy_claims() -> tuple[Claim, ...]:
     fails, far = bounds.first_failure(0.1, 2), [bounds.true_epsilon(JointDP(e, DELTA)) / e for e in (1e3, 1e4)]
     return (
         *(
-            Claim(
-                locator,
-                f"O(epsilon, delta)-{kind} with sigma = (H Delta/epsilon) sqrt(32 m ln(4H/delta)).",
-                f"At nominal epsilon = 1, delta = 1e-5: true epsilon {short(bounds.true_epsilon(privacy))}.",
+            CLAIMS.claim(
+                "privacy-claims",
                 bounds.true_epsilon(privacy) <= 1,
-                f"`mixtures/printed.py`, {_AT}",
                 {"epsilon": bounds.true_epsilon(privacy)},
+                locator=locator,
+                kind=kind,
+                epsilon=short(bounds.true_epsilon(privacy)),
             )
             for locator, kind, privacy in (("Thm. 6.4", "JDP", joint), ("Remark 6.9", "LDP", local))
         ),
-        Claim(
-            "Thm. 6.4",
-            "O(epsilon, delta) for any epsilon > 0.",
-            f"More than epsilon from {fails:.0f} on at delta = .1, H = 2 (erratum 1), and no constant helps: at nominal 1e3 and 1e4 (delta "
-            f"= 1e-5, H = 5) it is {far[0]:.1f} and {far[1]:.1f} times nominal, since the loss of Gaussian noise grows like its square.",
+        CLAIMS.claim(
+            "thm-6-4",
             far[1] < 1.5 * far[0],
-            "`mixtures/printed.py`, exact Gaussian accounting",
             {"fails": fails, "at_1e3": far[0], "at_1e4": far[1]},
+            fails=fails,
+            far_0=far[0],
+            far_1=far[1],
         ),
     )
 
@@ -127,14 +129,15 @@ def regularity_claims() -> tuple[Claim, ...]:
     lengths = np.sqrt(np.einsum("ki,kij,kj->k", vectors, np.linalg.inv(Z), vectors))
     outside = int(((low < Sigma) | (high > 3 * Sigma) | (lengths > made.transitions.nu)).sum())
     return (
-        Claim(
-            "Assumption 2 in Thm. 6.5",
-            "Sigma I <= Z <= 3 Sigma I and ||z|| in the norm of Z^-1 at most nu, with probability 1 - alpha over all episodes and steps.",
-            f"{draws:,} draws of Z and z: outside in {outside}. Eigenvalues were within [{low.min() / Sigma:.2f}, "
-            f"{high.max() / Sigma:.2f}] Sigma, lengths up to {lengths.max() / made.transitions.nu:.2f} nu.",
+        CLAIMS.claim(
+            "regularity-claims",
             outside == 0,
-            f"simulation, epsilon = 1, {_AT}",
             {"outside": float(outside)},
+            draws=draws,
+            outside=outside,
+            least=low.min() / Sigma,
+            most=high.max() / Sigma,
+            longest=lengths.max() / made.transitions.nu,
         ),
     )
 
@@ -154,13 +157,13 @@ def _rate(locator: str, bound: Callable[..., float]) -> Claim:
     )
     start, claimed = nontrivial_from(lambda n: bound(one, n)), (1 / 2, 1 / 2, 7 / 4, 5 / 2)
     said = ", ".join(f"{value:.2f} in {name}" for name, value in zip(("K", "1/epsilon", "d", "H"), found, strict=True))
-    return Claim(
-        locator,
-        "Regret O(d^(7/4) sqrt(T H^4)/sqrt(epsilon)) up to logarithms: 1/2 in K, 1/2 in 1/epsilon, 7/4 in d, 5/2 in H.",
-        f"The proof's bound with its constants: {said}. At epsilon = 1 it is below K H from K = {short(start)} on.",
+    return CLAIMS.claim(
+        "rate",
         all(abs(value - want) < 0.06 for value, want in zip(found, claimed, strict=True)),
-        "`papers/zhou22/bounds.py`, around K = 1e100",
         {**dict(zip(("K", "epsilon", "d", "H"), found, strict=True)), "nontrivial_from": start},
+        locator=locator,
+        said=said,
+        start=short(start),
     )
 
 
@@ -198,15 +201,20 @@ def growth(agent: str, over_K: dict[int, Array], over_epsilon: dict[float, Array
     in_epsilon = fitted([1 / e for e in over_epsilon], np.stack(list(over_epsilon.values()), axis=1))
     idle = fitted(list(printed), np.stack(list(printed.values()), axis=1))
     under = min(bound(JointDP(1.0, DELTA), n) / float(found.mean()) for n, found in over_K.items())
-    return Claim(
-        f"Thm. 6.5, {'(4)' if agent == 'linopt-vi' else '(5)'}",
-        "Regret grows like sqrt(T) and 1/sqrt(epsilon).",
-        f"{_AGENTS[agent][1]}, our calibration: in K {in_K.against(0.5)} (K = {next(iter(over_K)):,} to {list(over_K)[-1]:,}); in "
-        f"1/epsilon {in_epsilon.against(0.5)}. The bound is at least {short(under)} times what was measured. As printed: exponent of K "
-        f"{plain(idle)}, nothing is learned.",
+    return CLAIMS.claim(
+        "growth",
         under >= 1,
-        f"{PROBLEM}, {len(next(iter(over_K.values())))} seeds; the claim holds if the regret is below the bound",
         {"in_K": in_K.slope, "in_epsilon": in_epsilon.slope, "under": under},
+        equation="(4)" if agent == "linopt-vi" else "(5)",
+        name=_AGENTS[agent][1],
+        measured_in_K=in_K.against(0.5),
+        smallest_K=next(iter(over_K)),
+        largest_K=list(over_K)[-1],
+        measured_in_epsilon=in_epsilon.against(0.5),
+        under=short(under),
+        idle=plain(idle),
+        problem=PROBLEM,
+        seeds=len(next(iter(over_K.values()))),
     )
 
 
@@ -225,33 +233,32 @@ def costs(quick: bool, say: Say) -> tuple[Claim, ...]:
     slow = case("linopt-po", PROBLEM, NoPrivacy(), users, step=step)
     lost = [float(regrets(one, seeds[:2]).mean()) for one in (slow, replace(slow, options=()))]
     return (
-        Claim(
-            "Remark 6.7",
-            "Privacy multiplies the regret of UCRL-VTR and of OPPO by a factor that does not depend on T.",
-            "Regret at epsilon = 1 over that without privacy: "
-            + "; ".join(f"{agent} {cost}" for agent, cost in found.items())
-            + ".",
+        CLAIMS.claim(
+            "remark-6-7",
             None,
-            f"our calibrations, {PROBLEM}, K = {users:,}",
             {agent: cost.estimate for agent, cost in found.items()},
+            costs="; ".join((f"{agent} {cost}" for agent, cost in found.items())),
+            problem=PROBLEM,
+            users=users,
         ),
-        Claim(
-            "Sec. 1",
-            "The cost of privacy scales with ln(1/delta)^(1/4).",
-            f"Regret of LinOpt-VI at epsilon = 1, delta = 1e-3, 1e-6, 1e-12: {', '.join(map(short, by_delta))}; exponent of ln(1/delta) "
-            f"{power:.2f}. This is an upper bound; it need not be attained.",
+        CLAIMS.claim(
+            "sec-1",
             None,
-            f"our calibration, {PROBLEM}, K = {users:,}, {len(seeds)} seeds",
             {"exponent": power},
+            regrets=", ".join(map(short, by_delta)),
+            power=power,
+            problem=PROBLEM,
+            users=users,
+            seeds=len(seeds),
         ),
-        Claim(
-            "Proof of Thm. 5.1",
-            "eta = sqrt(2 ln A/(H T)).",
-            f"{step:.2e} at K = {users:,}. Without privacy the regret of our agent is {short(lost[0])} with this step and "
-            f"{short(lost[1])} with its own of 1, with everything else (pi^(1/4) in each step) unchanged.",
+        CLAIMS.claim(
+            "proof-of-thm-5-1",
             None,
-            "`mixtures/linopt_po.py: paper_step`",
             {"eta": step},
+            step=step,
+            users=users,
+            lost_0=short(lost[0]),
+            lost_1=short(lost[1]),
         ),
     )
 

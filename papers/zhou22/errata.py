@@ -1,6 +1,7 @@
 """The errata of [Zhou22], each with the computation that shows it."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 
@@ -8,9 +9,10 @@ from confide.planners.regression import Regularity
 from confide.privacy.request import JointDP
 from papers.findings import Erratum, short
 from papers.fits import exponent
+from papers.text import Texts
 from papers.zhou22.bounds import K, constants, first_failure, terms, true_epsilon
 
-_AT = "K = 1e5, H = d1 = 5, d2 = 3"
+ERRATA = Texts(Path(__file__).with_name("errata.toml"))
 
 
 def errata() -> tuple[Erratum, ...]:
@@ -41,18 +43,14 @@ def sensitivities() -> Erratum:
     fails = {(delta, H): first_failure(delta, H) for delta in (0.1, 1e-5) for H in (2, 5)}
     said = ", ".join(f"{epsilon:.0f} (delta = {delta:g}, H = {H})" for (delta, H), epsilon in fails.items())
     nominal = true_epsilon(JointDP(1.0, 1e-5))
-    return Erratum(
-        1,
-        "Thm. 6.4",
-        'Delta_{p,1} = d1 H^2, Delta_{p,2} = sqrt(d1) H^2, Delta_r = 1: "the maximum change if the state-action pair of a single '
-        'episode is changed".',
-        "Those are the norms of one contribution, as for a user who is left out. A user who is replaced moves matrices by sqrt(2) times "
-        "and vectors by up to 2 times as much. Composition over H steps leaves enough slack for this, except at a large epsilon.",
-        f"Unit features: {matrix:.4f} and {vector:.4f} found by search. With the right ones the printed noise gives epsilon = "
-        f"{nominal:.3f} at nominal 1, and more than its nominal epsilon from {said} on.",
+    return ERRATA.erratum(
+        "sensitivities",
         abs(matrix - math.sqrt(2)) < 1e-6 and abs(vector - 2) < 1e-6 and nominal < 1,
-        f"`mixtures/printed.py`, exact Gaussian accounting; {_AT}",
         {"matrix": matrix, "vector": vector, "epsilon": nominal, **{f"fails_{d:g}_{H}": e for (d, H), e in fails.items()}},
+        matrix=matrix,
+        vector=vector,
+        nominal=nominal,
+        said=said,
     )
 
 
@@ -64,17 +62,11 @@ def concentrated() -> Erratum:
         return (rho + 2 * math.sqrt(rho * math.log(4 / delta))) / (epsilon / 4)
 
     over = {epsilon: overshoot(epsilon, 1e-5) for epsilon in (0.1, 1.0, 10.0)}
-    return Erratum(
-        2,
-        "Thm. 6.4",
-        "sigma^2 = 32 m Delta^2 ln(4/delta)/epsilon^2 makes a counter (epsilon/4, delta/4)-DP, up to O().",
-        "Slightly more: rho + 2 sqrt(rho ln(4/delta)) with rho = epsilon^2/(64 ln(4/delta)) is epsilon/4 (1 + epsilon/(16 ln(4/delta))).",
-        "By the paper's conversion, in units of epsilon/4 at delta = 1e-5: "
-        + ", ".join(f"{value:.4f} (epsilon = {epsilon:g})" for epsilon, value in over.items())
-        + ".",
+    return ERRATA.erratum(
+        "concentrated",
         all(value > 1 for value in over.values()) and over[1.0] < 1.01,
-        "arithmetic",
         {f"at_{epsilon:g}": value for epsilon, value in over.items()},
+        over=", ".join((f"{value:.4f} (epsilon = {epsilon:g})" for epsilon, value in over.items())),
     )
 
 
@@ -88,60 +80,41 @@ def features_of_the_past() -> Erratum:
     targets = values[episodes, after]
     rows = {"j": np.einsum("isj,kj->kis", kernels, values)[episodes, :, states], "k": (kernels @ values[0])[:, states].T}
     errors = {name: float(np.linalg.norm(np.linalg.lstsq(X, targets, rcond=None)[0] - w)) for name, X in rows.items()}
-    return Erratum(
-        3,
-        "Sec. 3, Sec. 6.1",
-        "Sums over past episodes j are of phi_h^k(s^j, a^j), made with the values of episode k, against V^j(s').",
-        "phi_h^j. With phi^k the regression is of one value on the features of another, and the sums are not prefix sums: every "
-        "past term changes with V, so that a counter cannot compute them. Appendix A has phi^j.",
-        f"20 000 transitions under 50 value functions: distance of the estimate from the truth {errors['j']:.3f} with phi^j, "
-        f"{errors['k']:.3f} with phi^k.",
+    return ERRATA.erratum(
+        "features-of-the-past",
         errors["j"] < 0.1 < errors["k"],
-        "least squares, 8 states, 3 kernels",
         errors,
+        j=errors["j"],
+        k=errors["k"],
     )
 
 
 def first_matrix() -> Erratum:
     made, rank = constants(JointDP(1.0, 1e-5)), int(np.linalg.matrix_rank(np.zeros((5, 5))))
-    return Erratum(
-        4,
-        "Alg. 1, Alg. 2, line 1",
-        "Lambda^1 = 0.",
-        "It is inverted in the first episode: it must start at the shift 2 Sigma I.",
-        f"The rank of Lambda^1 as printed is {rank}. At epsilon = 1 the shift is {short(2 * made.transitions.lambda_min)} for transitions, "
-        f"{short(2 * made.rewards.lambda_min)} for rewards.",
+    return ERRATA.erratum(
+        "first-matrix",
         rank == 0,
-        _AT,
         {"transitions": 2 * made.transitions.lambda_min, "rewards": 2 * made.rewards.lambda_min},
+        rank=rank,
+        shift_p=short(2 * made.transitions.lambda_min),
+        shift_r=short(2 * made.rewards.lambda_min),
     )
 
 
 def reward_parameter() -> Erratum:
-    return Erratum(
-        5,
-        "Sec. 5",
-        "The evaluation estimates r_h with varphi^T theta^_{h,p}.",
-        "theta^_{h,r}, as line 11 of Alg. 2 has it.",
-        "",
-        None,
-    )
+    return ERRATA.erratum("reward-parameter", None)
 
 
 def levels() -> Erratum:
     agree = all((k - 1).bit_length() == math.ceil(math.log2(k)) for k in range(2, 5000))
     natural, right = math.ceil(math.log(K)), (K - 1).bit_length()
-    return Erratum(
-        6,
-        "Lemma 6.1",
-        "m = ceil(log K) bounds the partial sums that an episode is in; the stream has K episodes.",
-        "The logarithm is to base 2, and it holds for K - 1 leaves, since the sum of all K is never read; with K leaves it is one more if "
-        "K is a power of two. At K = 1 it is 0, and so is the noise.",
-        f"For K = 2 to 4999 ceil(log2 K) is the number of levels over K - 1 leaves: {'yes' if agree else 'no'}. At K = 1e5: {right} "
-        f"levels; the natural logarithm would give {natural}.",
+    return ERRATA.erratum(
+        "levels",
         agree and natural < right,
-        "counting",
         {"levels": float(right), "natural": float(natural)},
+        agree="yes" if agree else "no",
+        right=right,
+        natural=natural,
     )
 
 
@@ -157,15 +130,12 @@ def squared_norm() -> Erratum:
         return float(np.linalg.norm(penalty - 2 * X.T @ (y - X @ theta)))
 
     plain, squared = slope(formula, 1), slope(formula, 2)
-    return Erratum(
-        7,
-        "Sec. 3",
-        "theta^k = argmin ||theta||_Z + sum (y - <phi, theta>)^2 = (Z + sum phi phi^T)^-1 sum phi y.",
-        "||theta||_Z^2: the closed form is the minimiser of the sum with the square.",
-        f"The gradient at the closed form has norm {squared:.1e} with the square and {plain:.2f} without, on a random instance.",
+    return ERRATA.erratum(
+        "squared-norm",
         squared < 1e-9 and plain > 0.1,
-        "30 rows, 2 features",
         {"squared": squared, "plain": plain},
+        squared=squared,
+        plain=plain,
     )
 
 
@@ -181,16 +151,12 @@ def reward_factor() -> Erratum:
         return math.sqrt(1e30 * H * H * 5 * math.log1p(1e30 * H**2 / size.lambda_min)) * math.sqrt(5 * size.lambda_max)
 
     found, claimed = exponent(proved, 1e4), exponent(stated, 1e4)
-    return Erratum(
-        8,
-        "Thm. 4.1, Thm. 5.1",
-        "R(T) has sqrt(T H d kappa) (sqrt(d lambda_max) + nu) with lambda_max the larger of both regularizers.",
-        "For the rewards the proof has a factor H more: T_2 = 2 H beta_r sqrt(KH) .... The theorems hold as stated only if lambda_max,r "
-        "and nu_r^2 are H^2 times smaller than those of the transitions, as they are in Thm. 6.5.",
-        f"Equal regularizers: T_1 + T_2 grows like H^{found:.2f}, the stated term like H^{claimed:.2f} (K fixed).",
+    return ERRATA.erratum(
+        "reward-factor",
         found > claimed + 0.8,
-        "`papers/zhou22/bounds.py: terms`",
         {"proved": found, "stated": claimed},
+        found=found,
+        claimed=claimed,
     )
 
 
@@ -201,24 +167,15 @@ def mirrored_noise() -> Erratum:
     isotropic = (drawn + drawn.swapaxes(1, 2)) / 2
     means = [float(np.linalg.norm(noise, 2, axis=(1, 2)).mean()) for noise in (mirrored, isotropic)]
     bound = 4 * math.sqrt(d) + math.sqrt(8 * math.log(8))
-    return Erratum(
-        9,
-        "Sec. 6.1, Lemma B.4",
-        "Entries above the diagonal get the same noise as those on it, and are mirrored; the norm is bounded by 4 sigma sqrt(d) + ....",
-        "sigma/sqrt(2) off the diagonal gives the same privacy in the Frobenius norm; the norm is about 2 sigma sqrt(d).",
-        f"Mean norms at d = 5, sigma = 1: {means[0]:.2f} mirrored, {means[1]:.2f} isotropic; the bound at confidence 3/4 is {bound:.2f}.",
+    return ERRATA.erratum(
+        "mirrored-noise",
         means[1] < means[0] < bound,
-        "4000 draws",
         {"mirrored": means[0], "isotropic": means[1], "bound": bound},
+        means_0=means[0],
+        means_1=means[1],
+        bound=bound,
     )
 
 
 def indices() -> Erratum:
-    return Erratum(
-        10,
-        "Sec. 6.3, Sec. 7.1, Lemma 7.2",
-        "nu_p = sigma_{r,2} ... for rewards; V_h^pi beside V_{h+1}^k in T_3; (s_h^k, a_h^k) in a statement about every (s, a).",
-        "nu_r; V_{h+1}^pi; (s, a).",
-        "",
-        None,
-    )
+    return ERRATA.erratum("indices", None)
