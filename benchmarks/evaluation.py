@@ -7,22 +7,28 @@ docs/benchmarks/evaluation.md and the picture beside it.
 """
 
 import argparse
+import sys
 import time
 import warnings
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 from record import DOCS, record
 
-from confide.evaluation import DPLSL, DPLSW, LSW, CountsAndSums, DeltaWarning, Subsample
+from confide.evaluation import DPLSL, DPLSW, LSW, CountsAndSums, DeltaWarning
 from confide.mechanisms.smooth import smooth_alpha
 from confide.privacy import CentralDP, NoPrivacy
 from confide.problems.zoo.icu_sepsis import DEATH, SURVIVAL, icu_sepsis, icu_sepsis_centres, icu_sepsis_expert
 from confide.problems.zoo.tables import chain_values
 from confide.trajectory import LoggedUsers
+
+sys.path.append(str(Path(__file__).parent.parent))
+
+from papers.balle16.subsample import Subsample
 
 BLOCK = 100_000
 LOOSE, TIGHT = CentralDP(0.1, 0.1), CentralDP(1.0, 1e-5)

@@ -10,7 +10,9 @@ discount .99; where it says "as logged", the behaviour's actions are taken. delt
 """
 
 import argparse
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 from record import record
@@ -18,9 +20,13 @@ from record import record
 from confide import CentralDP, NoPrivacy
 from confide.errors import ConfideWarning
 from confide.logs import in_memory, simulate
-from confide.offline import DPAPVI, ModelRelease
+from confide.offline import ModelRelease
 from confide.policy import StochasticPolicy, uniform_policy
 from confide.problems import riverswim
+
+sys.path.append(str(Path(__file__).parent.parent))
+
+from papers.qiao22 import DPAPVI
 
 SEEDS = 3
 

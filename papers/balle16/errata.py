@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from confide.evaluation import LSL, Subsample
+from confide.evaluation import LSL
 from confide.mechanisms.smooth import smooth_delta
 from confide.privacy.bounded import Array
 from papers.balle16 import chain
@@ -22,6 +22,7 @@ from papers.balle16.bounds import (
     theorem_19,
 )
 from papers.balle16.search import neighbours
+from papers.balle16.subsample import Subsample
 from papers.findings import Erratum, short
 from papers.text import Texts
 

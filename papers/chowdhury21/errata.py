@@ -10,6 +10,7 @@ from confide.planners.riccati import linear_costs, riccati
 from confide.privacy.request import JointDP
 from confide.problems.lq import LQSystem
 from confide.problems.zoo.control import oscillator
+from papers.chowdhury21.assumptions import check
 from papers.chowdhury21.bounds import (
     Array,
     constants,
@@ -160,7 +161,7 @@ def levels() -> Erratum:
 
 def long_gains() -> Erratum:
     system = enlarged(oscillator(), 0.06)
-    found = system.check()
+    found = check(system)
     longest, inputs = max(found.gains), max(step.attained for step in found.inputs)
     A, B = np.array([[0.95, 0.0], [0.0, 0.1]]), np.array([[0.1], [0.1]])
     size, reached = float(np.hypot(np.linalg.norm(A), np.linalg.norm(B))), int(np.linalg.matrix_rank(np.hstack([B, A @ B])))

@@ -229,7 +229,7 @@ def test_no_privacy_only_when_asked_for(log, call):
     assert stat.S_IMODE(os.stat("open/estimate.npz").st_mode) == 0o600
 
 
-@pytest.mark.parametrize("name", ["dp-lsw", "dp-lsl", "sufficient-statistics", "lstd", "subsample"])
+@pytest.mark.parametrize("name", ["dp-lsw", "dp-lsl", "sufficient-statistics", "lstd"])
 def test_every_estimator(log, call, name):
     np.save("phi.npy", np.stack([np.ones(STATES), np.arange(STATES)], axis=1))
     more = {"dp-lsl": ["--ridge", 5], "sufficient-statistics": ["--features", "phi.npy"], "lstd": ["--features", "phi.npy"]}
@@ -242,8 +242,6 @@ def test_every_estimator(log, call, name):
         assert said["intervals"].startswith("none: the scale of this noise depends on the data")
     about = {"sufficient-statistics": "the best linear fit", "lstd": "the projected Bellman equation"}
     assert about.get(name, "") in said["intervals"]
-    if name == "subsample":
-        assert said["intervals"].startswith("none: the published numbers do not determine")
     assert (found["low"] is None) == (ESTIMATORS[name].noise != "lattice")
 
 
@@ -293,10 +291,6 @@ def test_weights_and_the_share_of_the_error_bars(log, call):
         (["--features", "none.csv"], "cannot read the features: no such file: none.csv"),
         (["--features", "nan.csv"], "the features in nan.csv must be finite, and some are NaN or infinite"),
         (["--return-bound", "0"], "--return-bound must be positive and finite, got --return-bound 0.0"),
-        (
-            ["--estimator", "subsample", "--delta", "0"],
-            "each user with probability delta: ask for CentralDP with a delta above 0",
-        ),
         (["--estimator", "importance-sampling", "--target", "eye.npy"], "eye.npy is not a saved policy (.npz); policy.save"),
         (["--estimator", "importance-sampling", "--target", "none.npz"], "none.npz does not exist"),
         (["--trajectory", "stay"], 'if there is none, say trajectory=None (--trajectory "" on the command line)'),
@@ -452,7 +446,7 @@ def rewarded(world_steps=12, reward=0.5):
 
 
 @pytest.mark.usefixtures("log")
-@pytest.mark.parametrize("estimator", ["counts-and-sums", "dp-lsw", "subsample"])
+@pytest.mark.parametrize("estimator", ["counts-and-sums", "dp-lsw"])
 def test_no_default_clips_returns(call, estimator):
     """Everybody earns 6. A default range [0, 1] made it 1, without a word."""
     write("paid.parquet", rewarded())

@@ -49,7 +49,6 @@ COMMANDS = {
     "importance-sampling": [*EVALUATE, "--estimator", "importance-sampling", *TARGET_POLICY],
     "per decision": [*EVALUATE, "--estimator", "importance-sampling", "--per-decision", *TARGET_POLICY],
     "weighted": [*EVALUATE, "--estimator", "weighted-importance-sampling", *TARGET_POLICY],
-    "subsample": [*EVALUATE, "--estimator", "subsample"],
     "learn": [*LEARN, "--ends", *RANGE],
     "learn with public rewards": [*LEARN, "--no-ends", "--rewards", "rewards.csv", "--terminal", 3],
     "learn --holdout by weights": [*LEARN, "--ends", *RANGE, *HELD_OUT, "--probability", "probability"],
@@ -164,7 +163,6 @@ class Recording:
         self._original = original
         self.tape = Tape(None if original is None else original.tape)
         self.smooth = []
-        self.chosen = []
         self._sources = 0
 
     def install(self, patch):
@@ -186,17 +184,6 @@ class Recording:
             patch.setattr(module, "source_of", taped)
         patch.setattr(SmoothGaussian, "release", released)
 
-        def choose(source, count):
-            place = len(self.chosen)
-            draws = source._inner.uniform(count) if self._original is None else self._original.chosen[place]
-            draws[TARGET] = 1.0  # with probability 1 - delta the target is not chosen
-            self.chosen.append(draws)
-            return draws
-
-        # It adds no noise: the same users are chosen again.
-        patch.setattr("confide.evaluation.subsample.FastSource", TapedSource)
-        patch.setattr(TapedSource, "uniform", choose, raising=False)
-
 
 @pytest.fixture
 def player(confide, monkeypatch, tmp_path):
@@ -212,7 +199,7 @@ def differences(one, two):
 def test_nothing_public_depends_on_one_user_but_the_releases(player, name):
     first, tape = player.play(f"first/{name}", None)
     assert first["first: exit code"] == first["again: exit code"] == 0, first["first: stderr"]
-    assert tape.tape.noised or tape.smooth or name == "subsample"
+    assert tape.tape.noised or tape.smooth
     # Every kind of neighbour is tried with two commands; the others share them out.
     kinds = list(NEIGHBOURS) if name in ("counts-and-sums", "learn --holdout by a model") else kinds_for(name)
     for kind in kinds:

@@ -46,7 +46,6 @@ def test_plan_proposes(call, tmp_path, monkeypatch):
     ("more", "message"),
     [
         (["--propose", "--reward-range", "0", "1", "--visits", "3"], "--propose sets --visits"),
-        (["--estimator", "subsample"], "cannot be predicted"),
         (["--estimator", "dp-lsl"], "the error of dp-lsl cannot be predicted"),
         (["--once"], "--once needs --propose"),
         (["--reward-range", "0", "2"], "--reward-range needs --max-steps"),

@@ -11,5 +11,4 @@ OF_THE_SERVICE = {
 FIXED_BY_A_TEST = {
     "the token of a login form": "it is drawn at random for each reader of a page",
     "the clock": "certificates, reports, charges and the duration of a run tell the time, which is public; the test stops all clocks",
-    "who a subsample chooses": "the choice is the noise of this baseline; the test replays it, and the target is not chosen",
 }

@@ -8,7 +8,7 @@ import pytest
 import confide
 from confide.audit.verify import taken_on_trust, verify
 from confide.errors import InvalidParameter, LedgerError, PromiseBroken
-from confide.evaluation import DPLSL, DPLSW, LSL, LSW, CountsAndSums, DeltaWarning, Subsample, delta_warning
+from confide.evaluation import DPLSL, DPLSW, LSL, LSW, CountsAndSums, DeltaWarning, delta_warning
 from confide.logs import in_memory
 from confide.mechanisms.sources import noise_source
 from confide.trajectory import LoggedUsers
@@ -23,7 +23,6 @@ MADE = {
     "dp-lsw": DPLSW(**COMMON),
     "dp-lsw paper": DPLSW(**COMMON, calibration="paper"),
     "dp-lsl": DPLSL(**COMMON, ridge=100.0),
-    "subsample": Subsample(**COMMON),
 }
 PRIVATE_ONES = pytest.mark.parametrize("estimator", MADE.values(), ids=MADE)
 
@@ -49,9 +48,6 @@ def test_promise_and_certificate(estimator, chain):
     estimate = estimator.release(chain.log(), privacy=PRIVATE, rng=np.random.default_rng(0))
     assert estimate.values.shape == (STATES,)
     assert estimate.guarantee.epsilon <= 1.0 + 1e-9 and estimate.guarantee.delta == 1e-6 and estimate.guarantee.users == 2000
-    if isinstance(estimator, Subsample):
-        assert estimate.certificate is None and estimate.guarantee.epsilon == 0
-        return
     assert verify(estimate.certificate).epsilon == pytest.approx(1.0, rel=1e-5)
     counted = isinstance(estimator, CountsAndSums)
     assert (estimate.noise_std is not None) == counted
@@ -137,30 +133,6 @@ def test_delta_warning(chain):
         delta_warning(1000, 0.9e-3)
     with pytest.warns(DeltaWarning):
         MADE["counts-and-sums"].release(chain.log(200), privacy=confide.CentralDP(1.0, 0.01), rng=np.random.default_rng(0))
-
-
-def test_subsample_does_not_depend_on_blocks(chain):
-    from confide.logs import in_memory
-
-    data = chain.users(3000, 5)
-    privacy = confide.CentralDP(1.0, 2e-4)
-    one = Subsample(**COMMON).release(in_memory(data), privacy=privacy, rng=np.random.default_rng(3))
-
-    class Cut:
-        assumptions = ()
-
-        def blocks(self):
-            for first in range(0, 3000, 700):
-                last = min(first + 700, 3000)
-                ends = data.trajectories[first : last + 1]
-                rows = slice(ends[0], ends[-1])
-                size = last - first
-                yield type(data)(
-                    data.states[rows], data.rewards[rows], ends - ends[0], np.arange(size + 1), np.ones(size, dtype=bool)
-                )
-
-    assert (Subsample(**COMMON).release(Cut(), privacy=privacy, rng=np.random.default_rng(3)).values == one.values).all()
-    assert np.isin(one.values, chain.values).sum() < STATES
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])

@@ -13,7 +13,6 @@ from confide.evaluation import (
     CountsAndSums,
     ImportanceSampling,
     PrivateLSTD,
-    Subsample,
     SufficientStatistics,
     ValueEstimate,
     WeightedImportanceSampling,
@@ -32,7 +31,6 @@ MAKES = {
     DPLSL: {"states": S, "ridge": 1.0},
     LSW: {"states": S},
     LSL: {"states": S, "ridge": 1.0},
-    Subsample: {"states": S},
     SufficientStatistics: {"features": np.eye(S)},
     PrivateLSTD: {"features": np.eye(S)},
     ImportanceSampling: {"target": TARGET},
@@ -171,10 +169,6 @@ def test_an_error_after_the_charge_says_that_it_was_charged(error, tmp_path):
         (CountsAndSums(states=S, centre=0.0, return_bound=1.0), "returns are clipped to [-0.5, 0.5]"),
         (DPLSW(states=S, return_bound=1.0), "the first trajectory of each user is used, and its first 9 steps"),
         (DPLSL(states=S, ridge=1.0, return_bound=1.0), "the first trajectory of each user is used"),
-        (
-            Subsample(states=S, return_bound=1.0),
-            "only users who are chosen count; returns are clipped to [0, 1]; the first trajectory of each user",
-        ),
         (SufficientStatistics(np.eye(S), visits=3, return_bound=1.0), "the first 3 different states of a user count, once each"),
         (PrivateLSTD(np.eye(S), return_bound=1.0), "a user's steps count while their sum is sure to stay within a norm of"),
         (

@@ -441,7 +441,6 @@ def _evaluation():
     linear = {"features": np.eye(5), **usual, "visits": 4, "weights": np.full(5, 0.2), "centre": None, "interval_share": 0.1}
     found["PrivateLSTD"] = Case(evaluation.PrivateLSTD, linear | {"norm": None})
     found["SufficientStatistics"] = Case(evaluation.SufficientStatistics, linear)
-    found["Subsample"] = Case(evaluation.Subsample, states)
     found["delta_warning"] = Case(evaluation.delta_warning, {"users": 10, "delta": 1e-6})
     asked = {"states": 5, "users": 100, "max_steps": 10, "reward_range": (0.0, 1.0), "discount": 0.9, "once": False}
     found["propose"] = Case(evaluation.propose, asked | {"usual_steps": 3, "components": False})
@@ -498,12 +497,6 @@ def _offline(given):
     shown = half.improvement(np.zeros(5, int), test, rng=rng())
     found["Improvement.from_bytes"] = Case(offline.Improvement.from_bytes, {"data": shown.to_bytes()})
     found["PrivateModel.load"] = Case(offline.PrivateModel.load, {"path": Path("x")})
-    steps = {"states": 5, "actions": 1, "horizon": 2, "rewards": np.ones((5, 1)), "failure": 0.1, "calibration": "paper"}
-    printed = offline.DPAPVI(**steps)
-    found["DPAPVI"] = Case(offline.DPAPVI, steps)
-    found["DPAPVI.release"] = Case(printed.release, given)
-    plan = printed.release(given["logs"], privacy=confide.NoPrivacy(), rng=rng())
-    found["PessimisticPlan.from_bytes"] = Case(offline.PessimisticPlan.from_bytes, {"data": plan.to_bytes()})
     return found
 
 

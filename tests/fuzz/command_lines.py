@@ -330,7 +330,7 @@ SOME_VALID = {
     ],
     "problem": ["lock", "rand", "latent", "one-hot", "riverswim", "oscillator", "{problem}", "gym:FrozenLake-v1", "gym:x"],
     "on": ["lock", "rand", "oscillator", "{problem}"],
-    "estimator": ["counts-and-sums", "dp-lsw", "dp-lsl", "sufficient-statistics", "lstd", "importance-sampling", "subsample"],
+    "estimator": ["counts-and-sums", "dp-lsw", "dp-lsl", "sufficient-statistics", "lstd", "importance-sampling"],
     "subject": ["laplace", "smooth", "tree", "toeplitz", "stream", "exact"],
     "trust": ["joint", "local"],
     "source": ["fast", "secure"],

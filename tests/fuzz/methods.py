@@ -133,9 +133,7 @@ def _data(folder):
     }
     model_release = offline.ModelRelease(**table, terminal=np.zeros(5, bool), ends=False, start=np.full(5, 0.2))
     model = model_release.release(log, privacy=confide.NoPrivacy(), rng=rng())
-    plan = offline.DPAPVI(states=5, actions=1, horizon=2, rewards=np.ones((5, 1)), failure=0.1, calibration="paper")
-    pessimistic = plan.release(log, privacy=confide.NoPrivacy(), rng=rng())
-    objects = [*estimators, estimate, model_release, model, model.plan(), plan, pessimistic, users]
+    objects = [*estimators, estimate, model_release, model, model.plan(), users]
     found = {type(one).__name__: (lambda one=one: one) for one in objects}
     found["Logs"] = lambda: log
     numbers = count()

@@ -46,7 +46,6 @@ def test_no_call_ends_in_a_raw_error(tmp_path, monkeypatch):
         (lambda: problems.lock().optimal_policy.act("x", None, 1), "step must be a whole number, got step='x'"),
         (lambda: problems.lock().optimal_policy.act(0, 99, 1), "state must be at most 19, got state=99"),
         (lambda: offline.PrivateModel(*range(10)), "table must be Table, got table=0"),
-        (lambda: offline.PessimisticPlan(*range(6)), "setting must be APVISetting, got setting=0"),
         (lambda: optimisation(regularizer=1), "regularizer must be a function of a regression, got regularizer=1"),
         (lambda: optimisation(regularizer=id), "regularizer.regression. must be what the regularizer of a regression has"),
         (lambda: budget(()), "shares must contain at least one share, got none"),

@@ -207,6 +207,11 @@ def test_doing_nothing_costs_this_much(system, published, exact):
     assert regret == pytest.approx(published, rel=2e-3) and round(regret, 1) == exact
 
 
+def gains_within(system):
+    """Whether projecting the optimal gains changes nothing."""
+    return max(np.linalg.norm(K, 2) for K in system.optimal_policy.gains) <= system.gain_bound * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("system", [oscillator(), thermal(), glucose()])
 def test_the_truth_is_within_what_agents_are_told(system):
     assert np.linalg.norm(np.hstack([system.A, system.B])) <= system.parameter_bound
@@ -217,7 +222,7 @@ def test_the_truth_is_within_what_agents_are_told(system):
 def test_the_double_integrator_has_a_closed_form():
     system = double_integrator(dt=0.2, horizon=7)
     assert np.allclose(system.A, [[1, 0.2], [0, 1]]) and np.allclose(system.B, [[0.02], [0.2]]) and system.horizon == 7
-    assert not system.check().holds and system.controllable and system.spectral_radius == pytest.approx(1.0)
+    assert system.controllable and system.spectral_radius == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("length", "dt"), [(1.0, 0.05), (0.5, 0.1)])
@@ -257,7 +262,7 @@ def test_the_chain_of_masses_swings_at_its_own_frequencies(masses):
 )
 def test_bounds_that_agents_are_told_of_sampled_systems_hold(system):
     assert np.linalg.norm(np.hstack([system.A, system.B])) <= system.parameter_bound
-    assert system.check().gains_within and np.log2(system.gain_bound).is_integer()
+    assert gains_within(system) and np.log2(system.gain_bound).is_integer()
 
 
 def test_options_of_random_systems():
@@ -266,7 +271,7 @@ def test_options_of_random_systems():
         assert (system.A.shape, system.B.shape, system.horizon) == ((5, 5), (5, 3), 4)
         assert system.spectral_radius == pytest.approx(1.3)
         assert np.hypot(np.linalg.norm(system.A), np.linalg.norm(system.B)) <= system.public.parameter_bound
-        assert system.check().gains_within
+        assert gains_within(system)
         drawn, longer = random_lq(seed), random_lq(seed, horizon=50)
         assert np.array_equal(drawn.A, longer.A) and drawn.horizon <= 10 < longer.horizon
         assert drawn.spectral_radius < 0.9 + 1e-9 and drawn.parameter_bound == 1.0

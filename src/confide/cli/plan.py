@@ -25,7 +25,7 @@ Discount = Annotated[float, typer.Option(help="Discount factor of future rewards
 EstimatorName = Annotated[
     str,
     typer.Option(
-        help="counts-and-sums, dp-lsw, dp-lsl, sufficient-statistics, lstd, importance-sampling, weighted-importance-sampling or subsample."
+        help="counts-and-sums, dp-lsw, dp-lsl, sufficient-statistics, lstd, importance-sampling or weighted-importance-sampling."
     ),
 ]
 Visits = Annotated[

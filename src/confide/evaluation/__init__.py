@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from confide.evaluation.lstd import PrivateLSTD
     from confide.evaluation.plan import Plan
     from confide.evaluation.proposal import Proposal, propose
-    from confide.evaluation.subsample import Subsample
     from confide.evaluation.sufficient_statistics import SufficientStatistics
 
 __all__ = [
@@ -31,7 +30,6 @@ __all__ = [
     "Plan",
     "PrivateLSTD",
     "Proposal",
-    "Subsample",
     "SufficientStatistics",
     "ValueEstimate",
     "WeightedImportanceSampling",
@@ -54,7 +52,6 @@ __getattr__ = lazy(
         "Plan": "plan",
         "PrivateLSTD": "lstd",
         "Proposal": "proposal",
-        "Subsample": "subsample",
         "SufficientStatistics": "sufficient_statistics",
         "ValueEstimate": "estimate",
         "WeightedImportanceSampling": "importance_sampling",

@@ -80,13 +80,6 @@ ESTIMATORS = {
         needs=("target",),
         reads=2,
     ),
-    "subsample": Entry(
-        "confide.evaluation.subsample:Subsample",
-        "a few users chosen at random, published as they are: the baseline that others must beat",
-        ("states",),
-        needs=("states",),
-        noise="none",
-    ),
 }
 
 
@@ -214,5 +207,4 @@ def noise_for(kind: str, source: str | None, seed: int | None, no_privacy: bool)
 _SECURE = {
     "lattice": "secure: discrete, exactly sampled, from the system's entropy.",
     "smooth": "secure: normal, to 120 digits, from the system's entropy, and rounded to a public grid.",
-    "none": "no noise is added: users are chosen at random, from the system's entropy, and their data are published unchanged.",
 }

@@ -44,7 +44,7 @@ class DeltaWarning(ConfideWarning):
 def delta_warning(users: int, delta: float) -> None:
     """Warn where delta >= 1/users: publishing each record with probability delta is (0, delta)-DP, and publishes at least one on average.
 
-    The number of users is public under `replace`, whose neighbours have equally many; `Subsample` is that publication as a baseline.
+    The number of users is public under `replace`, whose neighbours have equally many.
     """
     whole("users", users), real("delta", delta)
     if users >= 1 and delta * users >= 1:

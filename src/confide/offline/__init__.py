@@ -5,23 +5,20 @@ from typing import TYPE_CHECKING
 from confide._lazy import lazy
 
 if TYPE_CHECKING:
-    from confide.offline.apvi import DPAPVI, PessimisticPlan
     from confide.offline.improvement import Improvement
     from confide.offline.learned_policy import Departure, LearnedPolicy
     from confide.offline.model import PrivateModel
     from confide.offline.model_release import ModelRelease
 
-__all__ = ["DPAPVI", "Departure", "Improvement", "LearnedPolicy", "ModelRelease", "PessimisticPlan", "PrivateModel"]
+__all__ = ["Departure", "Improvement", "LearnedPolicy", "ModelRelease", "PrivateModel"]
 
 __getattr__ = lazy(
     __name__,
     {
-        "DPAPVI": "apvi",
         "Departure": "learned_policy",
         "Improvement": "improvement",
         "LearnedPolicy": "learned_policy",
         "ModelRelease": "model_release",
-        "PessimisticPlan": "apvi",
         "PrivateModel": "model",
     },
 )

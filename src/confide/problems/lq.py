@@ -14,8 +14,8 @@ from confide.errors import InvalidParameter
 from confide.planners.riccati import linear_costs, riccati
 from confide.policy import LinearPolicy, Policy
 from confide.problems import _kernels
-from confide.problems.lq_checks import LQCheck, Stationary, check, stationary, steered
 from confide.problems.saving import save_problem
+from confide.problems.stationary import Stationary, stationary, steered
 from confide.problems.transitions import frozen
 from confide.trajectory import Trajectories
 
@@ -111,10 +111,6 @@ class LQSystem:
     def stabilisable(self) -> bool:
         """Whether what inputs do not reach decays by itself."""
         return steered(self.A, self.B).rest_decays
-
-    def check(self, policy: Policy | None = None) -> LQCheck:
-        """Assumption 1 of [Chowdhury21], part by part, and how far states and inputs get, by default under the optimal policy; print it."""
-        return check(self, None if policy is None else self._fitting(policy))
 
     def stationary(self) -> Stationary:
         """The gain of the infinite horizon, by `scipy.linalg.solve_discrete_are`; refused where no gain stabilises the system."""

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from confide.offline import _row_kernels as _kernels
-from confide.offline.printed import APVISetting
 from confide.policy import TabularPolicy
 from confide.tables.support_features import Support
+from papers.qiao22.printed import APVISetting
 
 Array = npt.NDArray[np.float64]
 

@@ -12,10 +12,10 @@ import confide
 from confide.audit.verify import verify
 from confide.errors import ConfideWarning, InvalidParameter, StateError
 from confide.logs import in_memory
-from confide.offline import DPAPVI, PessimisticPlan
-from confide.offline.apvi_planning import consistent, steps_of
-from confide.offline.printed import APVISetting
 from confide.trajectory import LoggedUsers
+from papers.qiao22 import DPAPVI, PessimisticPlan
+from papers.qiao22.planning import consistent, steps_of
+from papers.qiao22.printed import APVISetting
 
 PRIVATE = confide.CentralDP(1.0, 1e-6)
 

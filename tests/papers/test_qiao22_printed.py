@@ -5,8 +5,8 @@ import math
 import pytest
 
 from confide.errors import InvalidParameter
-from confide.offline.printed import APVISetting
 from confide.offline.transition_contributions import RootCounts
+from papers.qiao22.printed import APVISetting
 
 
 def test_golden_values():

@@ -16,9 +16,6 @@ from confide.evaluation.estimator import asked_for, check_call, check_request, p
 from confide.evaluation.log_sums import Logs, LogSums, Progress
 from confide.evaluation.parameters import described, keep
 from confide.mechanisms.sources import NoiseSource
-from confide.offline.apvi_planning import Pessimistic, pessimistic, steps_of
-from confide.offline.printed import APVISetting
-from confide.offline.step_contributions import StepTransitions
 from confide.offline.transition_contributions import RootCounts, RootTransitions
 from confide.policy import TabularPolicy
 from confide.privacy.bounded import Array
@@ -28,6 +25,9 @@ from confide.privacy.ledger import Ledger
 from confide.privacy.loss import NO_PRIVACY, GaussianDP, Loss
 from confide.privacy.request import NoPrivacy, Relation, Request, requested
 from confide.privatizers import Share
+from papers.qiao22.contributions import StepTransitions
+from papers.qiao22.planning import Pessimistic, pessimistic, steps_of
+from papers.qiao22.printed import APVISetting
 
 _FORMAT = "confide-apvi/1"
 

@@ -1,4 +1,4 @@
-"""Properties of a linear system: Assumption 1 of [Chowdhury21], reachability, bounds on states, the infinite horizon.
+"""Assumption 1 of [Chowdhury21], part by part, and how far states and inputs get.
 
 All of it reads the true A and B, so it is for whoever builds a system, not for agents. Privacy rests on none of it: agents enforce their
 bounds.
@@ -6,57 +6,19 @@ bounds.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from confide.errors import InvalidParameter
 from confide.policy import LinearPolicy
-from confide.problems.transitions import frozen
-
-if TYPE_CHECKING:
-    from confide.problems.lq import LQSystem
+from confide.problems import LQSystem
+from confide.problems.stationary import steered
 
 Array = npt.NDArray[np.float64]
 
 ROUNDING = 1e-9  # a limit that is passed by less than this, relatively, is kept: .6 + 1.2 x .25 + .1 is at most 1
-COUPLED = 1e-10  # inputs reach a direction if they move it by more than this, relative to ||B||, then to ||A||
 STARTS, CLIMBS = 4, 200  # of the search for the farthest point
-
-
-@dataclass(frozen=True, slots=True)
-class Steered:
-    """The subspace that inputs reach: its dimension, and the spectral radius of A on what is left (0 if nothing is)."""
-
-    dimension: int
-    rest: float
-
-    @property
-    def rest_decays(self) -> bool:
-        return self.rest < 1 - ROUNDING
-
-
-def steered(A: Array, B: Array) -> Steered:
-    """The span of B, A B, A^2 B, ..., one orthonormal block after another.
-
-    Its dimension is the rank of the controllability matrix, but that is not what is computed: its columns become parallel. For
-    `mass_chain(masses=10)`, with A / ||A|| in the place of A, its smallest singular value is 1e-14, near rounding; here 20 of 20 are found.
-    """
-    n = len(A)
-    basis, pushed, scale = np.zeros((n, 0)), B, float(np.linalg.norm(B, 2))
-    while basis.shape[1] < n:
-        left, sizes, _ = np.linalg.svd(pushed - basis @ (basis.T @ pushed), full_matrices=False)
-        new = left[:, sizes > COUPLED * scale]
-        if not new.size:
-            break
-        new = np.linalg.qr(new - basis @ (basis.T @ new))[0]  # once more: small ones are orthogonal only roughly
-        basis, pushed, scale = np.hstack([basis, new]), A @ new, float(np.linalg.norm(A, 2))
-    reached = basis.shape[1]
-    if reached >= n:
-        return Steered(n, 0.0)
-    others = np.linalg.qr(basis, mode="complete")[0][:, reached:]
-    return Steered(reached, float(np.abs(np.linalg.eigvals(others.T @ A @ others)).max()))
 
 
 def controllability_margin(A: Array, B: Array) -> float:
@@ -122,7 +84,7 @@ def farthest(maps: Array) -> Reach:
     return Reach(attained, max(bound, attained))
 
 
-def reach(system: "LQSystem", policy: LinearPolicy) -> tuple[tuple[Reach, ...], tuple[Reach, ...]]:
+def reach(system: LQSystem, policy: LinearPolicy) -> tuple[tuple[Reach, ...], tuple[Reach, ...]]:
     """How far x_1, ..., x_{H+1} and u_1, ..., u_H get under linear gains, over all ||x_1|| <= 1 and all noise in its ball."""
     n, radius = len(system.A), system.noise_radius
     maps = np.eye(n)[None]  # [j, n, n]: what x_1 and each w so far have become
@@ -186,9 +148,12 @@ class LQCheck:
         return "\n".join([head, *map(str, self.assumption), f"under {self.policy}", *map(str, self.lemma)])
 
 
-def check(system: "LQSystem", policy: LinearPolicy | None = None) -> LQCheck:
+def check(system: LQSystem, policy: LinearPolicy | None = None) -> LQCheck:
     """By default of the optimal policy. Nothing is sampled: worst cases are over all ||x_1|| <= 1 and all noise in its ball."""
     played = system.optimal_policy if policy is None else policy
+    expected = (system.horizon, len(system.R), len(system.A))
+    if played.gains.shape != expected:
+        raise InvalidParameter(f"policy must have gains of shape {expected}, got {played.gains.shape}")
     A, B, gamma, radius = system.A, system.B, system.gain_bound, system.noise_radius
     a, b, q, r = (float(np.linalg.norm(matrix, 2)) for matrix in (A, B, system.Q, system.R))
     gains = tuple(float(np.linalg.norm(K, 2)) for K in played.gains)
@@ -216,7 +181,7 @@ def _dynamics(A: Array, B: Array, a: float, b: float) -> tuple[Part, ...]:
     )
 
 
-def _rest(system: "LQSystem", q: float, r: float, sum_of_all: float, largest: float) -> tuple[Part, ...]:
+def _rest(system: LQSystem, q: float, r: float, sum_of_all: float, largest: float) -> tuple[Part, ...]:
     radius = system.noise_radius
     room = f"holds up to gamma = {largest:.4g}" if largest >= 0 else "no gamma is small enough"
     definite = float(np.linalg.eigvalsh(system.Q)[0])
@@ -231,44 +196,3 @@ def _rest(system: "LQSystem", q: float, r: float, sum_of_all: float, largest: fl
 
 def _worst(steps: tuple[Reach, ...]) -> Reach:
     return Reach(max(step.attained for step in steps), max(step.bound for step in steps))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Stationary:
-    """The infinite horizon: P = Q + A^T P A - A^T P B (R + B^T P B)^-1 B^T P A, and the gain that stabilises A + B K."""
-
-    P: Array
-    gain: Array
-    spectral_radius: float  # rho of A + B K: finite horizons approach P and K like rho^(2H)
-    is_limit: bool  # finite horizons tend to it: every mode of A that does not decay costs something
-
-    def policy(self, horizon: int) -> LinearPolicy:
-        """The same gain at every step."""
-        return LinearPolicy(np.repeat(self.gain[None], horizon, axis=0))
-
-
-def stationary(A: Array, B: Array, Q: Array, R: Array) -> Stationary:
-    from scipy.linalg import solve_discrete_are
-
-    try:
-        P = np.asarray(solve_discrete_are(A, B, Q, R), dtype=float)
-    except np.linalg.LinAlgError:
-        raise InvalidParameter(_why_none(A, B, Q)) from None
-    gain = -np.linalg.solve(R + B.T @ P @ B, B.T @ P @ A)
-    closed = A + B @ gain
-    radius = float(np.abs(np.linalg.eigvals(closed)).max())
-    residual = np.abs(Q + A.T @ P @ closed - P).max() / max(1.0, float(np.abs(P).max()))
-    if not (radius < 1 - 1e-7 and residual < 1e-6):  # SciPy lets some modes on the unit circle pass
-        raise InvalidParameter(_why_none(A, B, Q))
-    return Stationary(frozen(P), frozen(gain), radius, steered(A.T, Q).rest_decays)
-
-
-def _why_none(A: Array, B: Array, Q: Array) -> str:
-    reached = steered(A, B)
-    if not reached.rest_decays:
-        why = f"inputs do not reach a part of A with spectral radius {reached.rest:.4g}"
-    elif not steered(A.T, Q).rest_decays:
-        why = "a mode of A on the unit circle costs nothing under Q"
-    else:
-        why = "the Riccati equation is too badly conditioned"
-    return f"the infinite horizon needs a gain that stabilises the system, and none was found: {why}; optimal_policy is for the finite one"
