@@ -13,38 +13,13 @@ from confide.agents.catalogue import AGENTS, fits
 from confide.problems.catalogue import PROBLEMS, make
 
 
-def test_calibrate_prints_a_table(confide):
-    done = confide("calibrate", "--epsilon", 1, "--delta", 1e-5, "--episodes", 100_000, "--horizon", 5, "--dimension", 5)
-    assert done.returncode == 0
-    assert "paper" in done.stdout
-    assert "3,722 x" in done.stdout
-
-
-def test_calibrate_and_explain_agree(confide):
-    """Noise, its factor and the users it takes are the same numbers in both, and docs/mixtures.md quotes the factor."""
+def test_the_documentation_quotes_the_factor_of_explain(confide):
     promise = ["--epsilon", 1, "--delta", 1e-5, "--episodes", 100_000, "--json"]
-    rows = json.loads(confide("calibrate", *promise).stdout)
     told = json.loads(confide("explain", "ucrl-vtr", "--compare-with", "paper", *promise).stdout)
     tight, paper = told["agents"]
-    for row, one in ((rows[-1], tight), (rows[0], paper)):
-        assert row["noise"] == pytest.approx(one["relative_noise"])
-        assert row["users_until_signal"] == one["users_until_signal"]
-        assert row["releases"] == one["releases"]
-    assert rows[-1]["less_noise_than_paper"] == rows[-2]["less_noise_than_paper"] == pytest.approx(3722, abs=0.5)
+    assert paper["relative_noise"] / tight["relative_noise"] == pytest.approx(3722, abs=0.5)
     assert "adds 3,722 times as much noise" in told["in_words"][0]
     assert "3,722 times" in (Path(__file__).parents[2] / "docs" / "mixtures.md").read_text()
-
-
-def test_calibrate_less_noise_than_the_paper(confide):
-    """Paper (Cor. 5) over tight, on Lambda: tree, square root over all episodes, square root over a geometric schedule."""
-    rows = json.loads(confide("calibrate", "--json").stdout)
-    ratios = {(row["counter"], row["releases"]): row["times_less_than_paper"] for row in rows if row["calibration"] == "tight"}
-    assert ratios["tree", 100_000] >= 580
-    assert ratios["toeplitz", 100_000] >= 2000
-    assert ratios["toeplitz", 32] >= 4500
-    assert all(row["true_epsilon"] == pytest.approx(1.0) for row in rows if row["calibration"] == "tight")
-    paper = next(row for row in rows if row["calibration"] != "tight")
-    assert paper["true_epsilon"] == pytest.approx(1e-3, rel=0.2)
 
 
 def test_audit(confide):
@@ -170,15 +145,14 @@ def test_version(confide):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["calibrate", "--epsilon", "-1"], "--epsilon must be positive and finite, got --epsilon -1.0"),
-        (["calibrate", "--epsilon", "nan"], "--epsilon must be positive and finite, got --epsilon nan"),
-        (["calibrate", "--epsilon", "inf"], "--epsilon must be positive and finite, got --epsilon inf"),
-        (["calibrate", "--epsilon", "0"], "epsilon must be positive"),
-        (["calibrate", "--delta", "1"], "--delta must be in [0, 1), got --delta 1.0"),
-        (["calibrate", "--delta", "0"], "--delta must be above 0: this table is about Gaussian noise"),
-        (["calibrate", "--episodes", "0"], "--episodes must be at least 1, got --episodes 0"),
-        (["calibrate", "--epsilon", "much"], "--epsilon"),
-        (["calibrate", "--colour"], "No such option"),
+        (["explain", "ucrl-vtr", "--epsilon", "-1"], "--epsilon must be positive and finite, got --epsilon -1.0"),
+        (["explain", "ucrl-vtr", "--epsilon", "nan"], "--epsilon must be positive and finite, got --epsilon nan"),
+        (["explain", "ucrl-vtr", "--epsilon", "inf"], "--epsilon must be positive and finite, got --epsilon inf"),
+        (["explain", "ucrl-vtr", "--epsilon", "0"], "epsilon must be positive"),
+        (["explain", "ucrl-vtr", "--delta", "1"], "--delta must be in [0, 1), got --delta 1.0"),
+        (["explain", "ucrl-vtr", "--episodes", "0"], "--episodes must be at least 1, got --episodes 0"),
+        (["explain", "ucrl-vtr", "--epsilon", "much"], "--epsilon"),
+        (["explain", "ucrl-vtr", "--colour"], "No such option"),
         (["audit", "magic"], "unknown audit subject 'magic'"),
         (["audit"], "Missing argument"),
         (["audit", "json:loads"], "json:loads is not a learner"),

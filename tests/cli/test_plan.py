@@ -26,18 +26,12 @@ def test_plan(call):
     assert odd["expected"]["epsilon"] == 0.7
 
 
-def test_plan_proposes(call, tmp_path, monkeypatch):
+def test_options_of_the_estimator_change_the_plan(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shown = call(*SIZE, "--propose", "--once", *UNIT)
-    assert "--return-bound 1 --visits 20 --shrink empirical-bayes" in shown
-    assert "one reward per trajectory" in shown
-    found = json.loads(call(*SIZE, "--propose", "--max-steps", 10, *UNIT, "--json"))
-    assert found["settings"]["visits"] == 10
+    found = json.loads(call(*SIZE, "--max-steps", 10, *UNIT, "--json"))
     assert found["settings"]["return_bound"] == 10
-    assert len(found["proposal"]["reasons"]) == 3
     np.save("phi.npy", np.arange(716.0)[:, None])
-    many = [*SIZE[:4], "--users", 10**7, *SIZE[6:], *UNIT, "--delta", 1e-9, "--propose", "--once", "--features", "phi.npy"]
-    assert "--shrink empirical-bayes" in call(*many)
+    assert json.loads(call(*PLAN, "--features", "phi.npy", "--json"))["settings"]["shrink"] == "empirical-bayes"
     plain, squares = (json.loads(call(*PLAN, *more, "--json"))["expected"]["noise_std"] for more in ([], ["--second-moments"]))
     assert plain != squares
 
@@ -45,9 +39,7 @@ def test_plan_proposes(call, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--propose", "--reward-range", "0", "1", "--visits", "3"], "--propose sets --visits"),
         (["--estimator", "dp-lsl"], "the error of dp-lsl cannot be predicted"),
-        (["--once"], "--once needs --propose"),
         (["--reward-range", "0", "2"], "--reward-range needs --max-steps"),
         (["--reward-range", "0", "2", "--max-steps", "9"], "give --reward-range or --return-bound, not both"),
         (["--spread", "nan"], "--spread must be between 0 and return_bound = 1, got --spread nan"),
@@ -62,9 +54,7 @@ def test_plan_errors(call, more, message, tmp_path, monkeypatch):
 
 def test_what_a_plan_needs_to_know(call):
     assert "the range of returns is not known" in call(*SIZE, code=2)
-    assert "--propose needs --reward-range" in call(*SIZE, "--propose", "--once", code=2)
-    assert "--propose needs --max-steps (every step may be rewarded) or --once" in call(*SIZE, "--propose", *UNIT, code=2)
-    assert "discount must be in [0, 1]" in call(*SIZE, "--propose", "--once", *UNIT, "--discount", "2", code=2)
+    assert "discount must be in [0, 1]" in call(*PLAN, "--discount", "2", code=2)
 
 
 def test_plan_warns_of_delta(call):

@@ -86,13 +86,6 @@ def test_beside_paper(confide, tmp_path):
     assert rows[1]["epsilon"] < 0.01  # what the printed constants really give
 
 
-def test_the_former_name_of_compare_with_still_works_and_is_hidden(call):
-    told = json.loads(call("run", "uniform", "lock", "--beside", "oracle", "--episodes", 10, "--json"))
-    assert [row["agent"] for row in told] == ["uniform", "oracle"]
-    told = call("run", "--help")
-    assert "--compare-with" in told and "--beside" not in told
-
-
 def test_a_mistake_beside_is_found_before_the_first_run(confide, tmp_path):
     for first, promise, message in [
         ("likelihood-vi", [], "likelihood-vi paper: LikelihoodVI is in no paper"),

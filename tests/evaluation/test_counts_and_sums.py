@@ -1,4 +1,4 @@
-"""Counts and sums: accuracy, intervals, plans, proposals."""
+"""Counts and sums: accuracy, intervals, plans."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from confide.errors import InvalidParameter
-from confide.evaluation import CountsAndSums, ValueEstimate, propose
+from confide.evaluation import CountsAndSums, ValueEstimate
 from confide.evaluation.shrinkage import Ratios, empirical_bayes, fixed, standardised
 from confide.privacy import CentralDP, NoPrivacy
 
@@ -134,17 +134,6 @@ def test_several_trajectories_count_up_to_the_cap(chain):
         for cap in (1, 2)
     ]
     assert noisy[1].released["sum_std"][0] == pytest.approx(2 * noisy[0].released["sum_std"][0], rel=1e-6)
-
-
-def test_propose_explains_itself():
-    chosen = propose(states=716, users=50_000, max_steps=100, once=True, reward_range=(0.0, 1.0))
-    assert (chosen.visits, chosen.return_bound, chosen.centre, chosen.shrink) == (20, 1.0, 0.5, "empirical-bayes")
-    assert "square root" in str(chosen)
-    assert chosen.estimator().visits == 20
-    long = propose(states=5, users=10**6, max_steps=1000, reward_range=(-1.0, 1.0), discount=0.9)
-    assert long.return_bound == pytest.approx(20.0, rel=1e-3) and long.centre == 0 and long.shrink == "fixed" and long.visits == 5
-    with pytest.raises(InvalidParameter):
-        propose(states=5, users=10, max_steps=10, reward_range=(1.0, 1.0))
 
 
 def test_damaged_files_are_refused():

@@ -16,7 +16,6 @@ from confide.evaluation import (
     SufficientStatistics,
     ValueEstimate,
     WeightedImportanceSampling,
-    propose,
 )
 from confide.evaluation.estimator import release_id
 from confide.logs import in_memory
@@ -78,10 +77,9 @@ def test_numbers_of_numpy_are_numbers_and_make_the_same_question(kind):
     assert repr(one) == repr(other)
 
 
-def test_numbers_of_numpy_in_logs_plans_and_proposals(chain):
+def test_numbers_of_numpy_in_logs_and_plans(chain):
     assert repr(Caps(np.int64(2), np.int32(3))) == repr(Caps(2, 3))
     CountsAndSums(states=S, visits=np.int64(3), return_bound=1.0).plan(np.int64(100), PRIVATE, trajectories=np.int64(2))
-    assert propose(states=np.int64(S), users=np.int64(9), max_steps=np.int64(5), reward_range=(0.0, 1.0)).visits == 5
     assert chain.log(10).on("local", workers=np.int64(1)).check(states=np.int64(S)).users == 10
 
 
@@ -230,20 +228,6 @@ def test_estimates_from_folders_files_and_damaged_bytes(chain, tmp_path):
 def test_plans_refuse_what_cannot_be(wrong, message):
     with pytest.raises(InvalidParameter, match=message):
         CountsAndSums(states=S, return_bound=1.0).plan(**{"users": 100, "privacy": PRIVATE} | wrong)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"discount": 2}, {"usual_steps": -3}, {"max_steps": 0}, {"reward_range": (1, 1)}, {"users": 1.5}]
-)
-def test_proposals_refuse_what_cannot_be(wrong):
-    with pytest.raises(InvalidParameter, match=next(iter(wrong))):
-        propose(**{"states": S, "users": 100, "max_steps": 10, "reward_range": (0, 1)} | wrong)
-
-
-def test_a_proposal_with_components_borrows_from_them():
-    chosen = propose(states=S, users=10**6, max_steps=10, components=True, reward_range=(0.0, 1.0))
-    assert chosen.shrink == "empirical-bayes" and "components explain" in chosen.reasons[-1]
-    assert chosen.estimator(components=np.arange(S)[:, None]).components.shape == (S, 1)
 
 
 @pytest.mark.parametrize(

@@ -67,14 +67,13 @@ RECORDS = {
     "Imported",
     "Verification",
     "Plan",
-    "Proposal",
     "ExpectedNoise",
     "ValueEstimate",
     "Abilities",
     "Description",
     "Round",
 }
-RECORDS |= {"Departure", "Improvement", "LearnedPolicy", "PessimisticPlan", "PrivateModel"}
+RECORDS |= {"Departure", "Improvement", "LearnedPolicy", "PrivateModel"}
 RECORDS |= {"Replay", "Calibration", "Batch", "Run", "Comparison", "Certificate"}
 
 
@@ -442,8 +441,6 @@ def _evaluation():
     found["PrivateLSTD"] = Case(evaluation.PrivateLSTD, linear | {"norm": None})
     found["SufficientStatistics"] = Case(evaluation.SufficientStatistics, linear)
     found["delta_warning"] = Case(evaluation.delta_warning, {"users": 10, "delta": 1e-6})
-    asked = {"states": 5, "users": 100, "max_steps": 10, "reward_range": (0.0, 1.0), "discount": 0.9, "once": False}
-    found["propose"] = Case(evaluation.propose, asked | {"usual_steps": 3, "components": False})
     counted = evaluation.CountsAndSums(states=5, visits=4, return_bound=1.0)
     given = {
         "users": 100,

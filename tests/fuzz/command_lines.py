@@ -238,7 +238,6 @@ BASES = {
     ("explain",): ["ucrl-vtr", "--episodes", "40"],
     ("show",): ["{run}"],
     ("list",): [],
-    ("calibrate",): ["--episodes", "100"],
     ("evaluate",): [
         "{log}",
         "--states",

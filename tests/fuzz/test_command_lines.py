@@ -48,7 +48,7 @@ EVALUATE = ["--states", "5", "--epsilon", "1", "--delta", "1e-6", "--return-boun
         ([*BASE, "1", "--seeds", "10001"], "--seeds must be at most 10000, got --seeds 10001"),
         ([*BASE, "1", "--set", "privacy=1"], "ucrl-vtr has no option privacy"),
         (["run", "ucrl-vtr", "lock", "--episodes", "9" * 400], "episodes must be at most 1e15"),
-        (["calibrate", "--horizon", str(2**63)], "must be"),
+        (["explain", "ucrl-vtr", "--horizon", str(2**63)], "must be"),
         (["verify", "/dev/zero"], "not a regular file"),
         (["compare", "/dev/zero"], "not a regular file"),
         (["run", "uniform", "/dev/zero"], "not a regular file"),

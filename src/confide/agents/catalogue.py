@@ -7,8 +7,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +22,6 @@ _NUMBERS = ("bonus_scale", "failure")  # options that some agents take only into
 
 
 @dataclass(frozen=True, slots=True)
-class Theorem:
-    """What a paper proves of its agent: regret grows at most like users to the power of `exponent`, up to logarithms."""
-
-    exponent: float
-    locator: str
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
     """Where an agent is defined, what it is, its paper, and the problems that it supports."""
 
@@ -42,11 +33,6 @@ class Entry:
     known_rewards: bool = False  # whether rewards must be public
     knows_truth: bool = False  # made from the problem itself: a yardstick, not a learner
     stuck: str = ""  # problems on which `benchmarks/stuck.py` found runs that stay away from optimal
-    theorems: Mapping[str, Theorem] = field(default_factory=dict)  # by trust model; "pure ..." at delta = 0. Missing: not proved
-
-
-def _theorems(paper: str, **proved: tuple[float, str]) -> dict[str, Theorem]:
-    return {key.replace("_", " "): Theorem(exponent, f"[{paper}, {place}]") for key, (exponent, place) in proved.items()}
 
 
 AGENTS = {
@@ -56,14 +42,6 @@ AGENTS = {
         "mixture",
         "Luyo21",
         known_rewards=True,
-        theorems=_theorems(
-            "Luyo21",
-            none=(1 / 2, "Thm. 7"),
-            joint=(1 / 2, "Cor. 5"),
-            local=(3 / 4, "Cor. 6"),
-            pure_joint=(1 / 2, "C.4"),
-            pure_local=(3 / 4, "C.4"),
-        ),
         stuck="more kernels than actions",
     ),
     "ucrl-vtr-plus": Entry(
@@ -72,7 +50,6 @@ AGENTS = {
         "mixture",
         "Luyo21",
         known_rewards=True,
-        theorems=_theorems("Luyo21", none=(1 / 2, "Thm. 9"), joint=(1 / 2, "Cor. 10"), local=(3 / 4, "Cor. 11")),
         stuck="more kernels than actions, or kernels that differ far from the start only",
     ),
     "linopt-vi": Entry(
@@ -80,7 +57,6 @@ AGENTS = {
         "optimistic value iteration; can also learn rewards",
         "mixture",
         "Zhou22",
-        theorems=_theorems("Zhou22", none=(1 / 2, "Thm. 4.1"), joint=(1 / 2, "Thm. 6.5")),
         stuck="more kernels than actions",
     ),
     "linopt-po": Entry(
@@ -88,7 +64,6 @@ AGENTS = {
         "linopt-vi with policy optimisation: softmax policies, improved step by step",
         "mixture",
         "Zhou22",
-        theorems=_theorems("Zhou22", none=(1 / 2, "Thm. 5.1"), joint=(1 / 2, "Thm. 6.5")),
         stuck="more kernels than actions",
     ),
     "likelihood-vi": Entry(
@@ -111,7 +86,6 @@ AGENTS = {
         "linear MDP",
         "Luyo21",
         local=False,
-        theorems=_theorems("Luyo21", joint=(3 / 5, "Thm. 8"), pure_joint=(2 / 3, "E.3")),
         stuck="rivers, detours, sparse or random transitions, or absorbing states",
     ),
     "next-state-vi": Entry(
@@ -135,67 +109,42 @@ AGENTS = {
         "the best action by estimate and bonus; printed under joint and local privacy",
         "linear bandit",
         "Shariff18",
-        theorems=_theorems("Shariff18", none=(1 / 2, "Sec. 4"), joint=(1 / 2, "Sec. 4")),
     ),
     "pucb": Entry(
         "confide.tables.pucb:PUCB",
         "optimistic value iteration on private counts; joint as printed",
         "table",
         "Vietri20",
-        theorems=_theorems("Vietri20", joint=(1 / 2, "abstract"), pure_joint=(1 / 2, "abstract")),
     ),
     "ucbvi": Entry(
         "confide.tables.ucbvi:UCBVI",
         "pucb with another bonus; joint and local as printed",
         "table",
         "ChowdhuryZhou21",
-        theorems=_theorems(
-            "ChowdhuryZhou21",
-            joint=(1 / 2, "Table 1"),
-            local=(1 / 2, "Table 1"),
-            pure_joint=(1 / 2, "Table 1"),
-            pure_local=(1 / 2, "Table 1"),
-        ),
     ),
     "ucbpo": Entry(
         "confide.tables.ucbpo:UCBPO",
         "ucbvi with policy optimisation: softmax policies, improved step by step",
         "table",
         "ChowdhuryZhou21",
-        theorems=_theorems(
-            "ChowdhuryZhou21",
-            joint=(1 / 2, "Table 1"),
-            local=(1 / 2, "Table 1"),
-            pure_joint=(1 / 2, "Table 1"),
-            pure_local=(1 / 2, "Table 1"),
-        ),
     ),
     "dp-ucbvi": Entry(
         "confide.tables.dp_ucbvi:DPUCBVI",
         "ucbvi with a bonus that follows the variance of the next value; joint and local as printed",
         "table",
         "QiaoWang23",
-        theorems=_theorems(
-            "QiaoWang23",
-            joint=(1 / 2, "abstract"),
-            local=(1 / 2, "abstract"),
-            pure_joint=(1 / 2, "abstract"),
-            pure_local=(1 / 2, "abstract"),
-        ),
     ),
     "ldp-obi": Entry(
         "confide.tables.ldp_obi:LDPOBI",
         "optimistic backward induction on noisy messages; local as printed",
         "table",
         "Garcelon21",
-        theorems=_theorems("Garcelon21", local=(1 / 2, "abstract"), pure_local=(1 / 2, "abstract")),
     ),
     "ofu-lq": Entry(
         "confide.control.ofu_lq:OFULQ",
         "optimistic control: optimal gains for the cheapest plausible system",
         "linear control",
         "Chowdhury21",
-        theorems=_theorems("Chowdhury21", none=(1 / 2, "Thm. 1"), joint=(1 / 2, "Thm. 3")),
     ),
     "thompson-lq": Entry(
         "confide.control.thompson_lq:ThompsonLQ", "posterior sampling on private residuals", "linear control", "confide"

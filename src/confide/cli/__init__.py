@@ -20,7 +20,6 @@ import typer
 from confide import __version__
 from confide.cli import (
     audit,
-    calibrate,
     compare,
     doctor,
     evaluate,
@@ -57,7 +56,6 @@ app.command("compare")(compare.compare)
 app.command("explain")(explain.explain)
 app.command("show")(results.show)
 app.command("list")(listing.list_all)
-app.command("calibrate")(calibrate.calibrate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("learn")(learn.learn)
 app.command("audit")(audit.audit)

@@ -7,7 +7,6 @@ import typer
 from confide.cli.options import (
     DELTA,
     AsJson,
-    Beside,
     BonusScale,
     Calibration,
     CompareWith,
@@ -43,7 +42,6 @@ def explain(
     bonus_scale: BonusScale = None,
     schedule: When = None,
     compare_with: CompareWith = None,
-    beside: Beside = None,
     problem_seed: ProblemSeed = 0,
     horizon: Horizon = None,
     as_json: AsJson = False,
@@ -63,7 +61,7 @@ def explain(
     world = make_problem(on, seed=problem_seed, horizon=horizon)
     promise, options = privacy_of(epsilon, delta, trust, dropouts), agent_options(calibration, bonus_scale, schedule, episodes)
     specs = [RunSpec(agent=name, problem=world.name, episodes=episodes, privacy=promise, options=options) for name in agents]
-    found = make(*(spec.make(world) for spec in _with(specs, [*(compare_with or ()), *(beside or ())])), problem=sizes)
+    found = make(*(spec.make(world) for spec in _with(specs, compare_with or [])), problem=sizes)
     if as_json:
         print_json(found.to_json())
     else:

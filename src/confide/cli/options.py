@@ -70,7 +70,6 @@ CompareWith = Annotated[
         show_default=False,
     ),
 ]
-Beside = Annotated[list[str] | None, typer.Option(hidden=True)]  # the former name of --compare-with
 Settings = Annotated[
     list[str] | None,
     typer.Option(

@@ -10,7 +10,7 @@ from confide.cli.options import AsJson, print_json
 from confide.cli.returns import ReturnBound, RewardRange, range_of_options
 
 if TYPE_CHECKING:
-    from confide.evaluation import Plan, Proposal
+    from confide.evaluation import Plan
     from confide.privacy.request import Request
 
 app = typer.Typer(name="plan", help="Predict errors from public numbers, without reading data.", no_args_is_help=True)
@@ -93,15 +93,7 @@ def evaluate(
     max_steps: Annotated[
         int | None, typer.Option(help="Use at most this many steps per trajectory.", min=1, show_default=False)
     ] = None,
-    propose: Annotated[bool, typer.Option("--propose", help="Propose return bound, visits and shrinkage, with reasons.")] = False,
     reward_range: RewardRange = None,
-    once: Annotated[bool, typer.Option("--once", help="With --propose: at most one step of a trajectory is rewarded.")] = False,
-    usual_steps: Annotated[
-        int | None,
-        typer.Option(
-            help="With --propose: number of different states that a trajectory usually visits.", min=1, show_default=False
-        ),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict the error of `confide evaluate`, for several epsilons. No data are read."""
@@ -111,91 +103,36 @@ def evaluate(
     if not can_plan(estimator):
         raise InvalidParameter(f"the error of {estimator} cannot be predicted; only counts-and-sums can be planned")
     privacy = promise_of(epsilon, delta, relation)
-    chosen: dict[str, Any] = {"visits": visits, "shrink": shrink, "prior_std": prior_std, "centre": centre}
-    chosen |= {"return_bound": return_bound}
-    known = {"max_steps": max_steps, "reward_range": reward_range, "once": once or None, "usual_steps": usual_steps}
-    proposal = None
-    if propose:
-        _refuse(chosen, "--propose sets {}: omit one of them")
-        proposal = _proposed(known, states=states, users=users, discount=discount, components=features is not None)
-        chosen = {**_settings(proposal), "return_bound": proposal.return_bound}
-    else:
-        chosen |= _stated_returns(known, return_bound, centre, discount)
-    bound = chosen.pop("return_bound")
-    more = chosen | {"features": features, "second_moments": second_moments or None}
-    made = make_estimator(estimator, states=states, discount=discount, return_bound=bound, **more)
+    if reward_range is not None and max_steps is None:
+        raise InvalidParameter("--reward-range needs --max-steps: returns add up over the steps of a trajectory")
+    returns = range_of_options(reward_range, return_bound, centre, steps=max_steps or 1, discount=discount, has_centre=True)
+    chosen: dict[str, Any] = {"visits": visits, "shrink": shrink, "prior_std": prior_std, "centre": returns.centre}
+    chosen |= {"features": features, "second_moments": second_moments or None}
+    made = make_estimator(estimator, states=states, discount=discount, return_bound=returns.return_bound, **chosen)
     shares = None if visit_shares is None else read_table(visit_shares, "visit shares").ravel()
     users_like = {"visit_shares": shares, "return_std": return_std, "spread": spread, "trajectories": max_trajectories}
     epsilons = sorted({privacy.epsilon, *_EPSILONS})
     plans = [made.plan(users, promise_of(one, delta, relation), **users_like) for one in epsilons]
-    _show(made, plans, epsilons.index(privacy.epsilon), proposal, as_json)
+    _show(made, plans, epsilons.index(privacy.epsilon), as_json)
 
 
-def _stated_returns(
-    known: dict[str, Any], return_bound: float | None, centre: float | None, discount: float
-) -> dict[str, float | None]:
-    """The range of returns, as options of the estimator."""
-    from confide.errors import InvalidParameter
-
-    _refuse({name: known[name] for name in ("once", "usual_steps")}, "{} needs --propose: add --propose, or omit {}")
-    steps, reward_range = known["max_steps"], known["reward_range"]
-    if reward_range is not None and steps is None:
-        raise InvalidParameter("--reward-range needs --max-steps: returns add up over the steps of a trajectory")
-    returns = range_of_options(reward_range, return_bound, centre, steps=steps or 1, discount=discount, has_centre=True)
-    return {"return_bound": returns.return_bound, "centre": returns.centre}
-
-
-def _refuse(options: dict[str, Any], message: str) -> None:
-    """None of these may be given."""
-    from confide.errors import InvalidParameter
-
-    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
-    if given:
-        raise InvalidParameter(message.replace("{}", given[0]))
-
-
-def _proposed(known: dict[str, Any], **public: Any) -> "Proposal":
-    from confide.errors import InvalidParameter
-    from confide.evaluation import propose
-    from confide.logs import Caps
-
-    if known["max_steps"] is None and not known["once"]:
-        raise InvalidParameter(
-            "--propose needs --max-steps (every step may be rewarded) or --once (a trajectory is rewarded once)"
-        )
-    if known["reward_range"] is None:
-        raise InvalidParameter("--propose needs --reward-range LOW HIGH, the public range of one reward")
-    given = {name: value for name, value in known.items() if value is not None}
-    return propose(**{"max_steps": Caps().steps} | given, **public)
-
-
-def _settings(proposal: "Proposal") -> dict[str, Any]:
-    names = ("visits", "shrink", "prior_std", "centre")  # of the options of `confide evaluate`
-    return {name: getattr(proposal, name) for name in names}
-
-
-def _show(made: Any, plans: "list[Plan]", asked: int, proposal: "Proposal | None", as_json: bool) -> None:
+def _show(made: Any, plans: "list[Plan]", asked: int, as_json: bool) -> None:
     warned = delta_warnings(plans[asked].users, plans[asked].privacy.delta)
     if as_json:
-        print_json(_record(made, plans, asked, proposal, warned))
+        print_json(_record(made, plans, asked, warned))
         return
     for warning in warned:
         typer.echo(f"warning: {warning}", err=True)
-    _print(made, plans, asked, proposal)
+    _print(made, plans, asked)
 
 
-def _print(made: Any, plans: "list[Plan]", asked: int, proposal: "Proposal | None") -> None:
+def _print(made: Any, plans: "list[Plan]", asked: int) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console, chosen = Console(), plans[asked]
-    if proposal is not None:
-        console.print(Text("Proposed from public numbers only:", style="bold"))
-        console.print(_item("", _flags(proposal)))
-        for reason in proposal.reasons:
-            console.print(_item("-", reason))
     said = f"Values of {made.states:,} states from {chosen.users:,} users at epsilon = {chosen.privacy.epsilon:g}, "
     console.print(Text(f"{said}delta = {chosen.privacy.delta:g}:", style="bold"))
     parts = f"{chosen.noise:.3g} from privacy, {chosen.sampling:.3g} from sampling"
@@ -223,15 +160,7 @@ def _item(mark: str, text: str) -> Any:
     return line
 
 
-def _flags(proposal: "Proposal") -> str:
-    """The settings as options of `confide evaluate`, but for those that it would choose itself."""
-    usual = {"centre": proposal.return_bound / 2, "prior_std": 0.3}
-    given = {"return_bound": f"{proposal.return_bound:g}", **_settings(proposal)}
-    given = {name: value for name, value in given.items() if usual.get(name) != value}
-    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in given.items())
-
-
-def _record(made: Any, plans: "list[Plan]", asked: int, proposal: "Proposal | None", warned: list[str]) -> dict[str, Any]:
+def _record(made: Any, plans: "list[Plan]", asked: int, warned: list[str]) -> dict[str, Any]:
     rows = [
         {
             "epsilon": p.privacy.epsilon,
@@ -251,7 +180,6 @@ def _record(made: Any, plans: "list[Plan]", asked: int, proposal: "Proposal | No
         "expected": rows[asked],
         "epsilons": rows,
         "assumptions": list(plans[asked].assumptions),
-        "proposal": None if proposal is None else {**_settings(proposal), "reasons": list(proposal.reasons)},
         "warnings": warned,
     }
 

@@ -41,7 +41,7 @@ def range_of_options(
 ) -> RangeOfReturns:
     """The range of returns. A range that the options do not determine is refused. `has_centre`: whether the estimator has that option."""
     from confide.errors import InvalidParameter
-    from confide.evaluation.proposal import range_of_returns
+    from confide.evaluation.range_of_returns import range_of_returns
 
     if reward_range is None and return_bound is None:
         raise InvalidParameter(

@@ -11,7 +11,6 @@ import typer
 from confide.cli.options import (
     DELTA,
     AsJson,
-    Beside,
     BonusScale,
     Calibration,
     CompareWith,
@@ -75,7 +74,6 @@ def run(
     seeds: Annotated[int, typer.Option(help="Number of runs, with consecutive seeds.")] = 1,
     problem_seed: ProblemSeed = 0,
     compare_with: CompareWith = None,
-    beside: Beside = None,
     horizon: Horizon = None,
     rewards: Rewards = None,
     reward_range: RewardRange = None,
@@ -104,7 +102,7 @@ def run(
         options=agent_options(calibration, bonus_scale, schedule, episodes, settings),
         counts=counts,
     )
-    specs = list(dict.fromkeys([first, *map(first.beside, [*(compare_with or ()), *(beside or ())])]))
+    specs = list(dict.fromkeys([first, *map(first.beside, compare_with or [])]))
     _check(specs, world, seed)
     _run_all(specs, world, range(seed, seed + seeds), out, as_json)
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from confide.evaluation.log_sums import DeltaWarning, Logs, delta_warning
     from confide.evaluation.lstd import PrivateLSTD
     from confide.evaluation.plan import Plan
-    from confide.evaluation.proposal import Proposal, propose
     from confide.evaluation.sufficient_statistics import SufficientStatistics
 
 __all__ = [
@@ -29,12 +28,10 @@ __all__ = [
     "Logs",
     "Plan",
     "PrivateLSTD",
-    "Proposal",
     "SufficientStatistics",
     "ValueEstimate",
     "WeightedImportanceSampling",
     "delta_warning",
-    "propose",
 ]
 
 __getattr__ = lazy(
@@ -51,11 +48,9 @@ __getattr__ = lazy(
         "Logs": "log_sums",
         "Plan": "plan",
         "PrivateLSTD": "lstd",
-        "Proposal": "proposal",
         "SufficientStatistics": "sufficient_statistics",
         "ValueEstimate": "estimate",
         "WeightedImportanceSampling": "importance_sampling",
         "delta_warning": "log_sums",
-        "propose": "proposal",
     },
 )

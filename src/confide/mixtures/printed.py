@@ -161,7 +161,7 @@ def true_loss(privacy: Request, setting: Setting, bound: RegressionRows, sigma: 
 
 @dataclass(frozen=True, slots=True)
 class LambdaNoise:
-    """The noise of (Lambda_h)_h, in units of L^2 (the square of the bound on the rows): what `confide calibrate` compares."""
+    """The noise of (Lambda_h)_h, in units of L^2 (the square of the bound on the rows): what `benchmarks/counters.py` compares."""
 
     name: str
     counter: Factorisation
