@@ -8,7 +8,7 @@ from confide.cli.options import AsJson, print_json
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Show installed versions and run a self-test, which takes a few seconds."""
+    """Show installed versions, and check that noise and compiled kernels work."""
     from confide._extras import EXTRAS, version
     from confide.doctor import CORE, self_test, system
 

@@ -11,7 +11,7 @@ from confide.arguments import flag, shown
 from confide.errors import ExecutionError, InvalidParameter
 from confide.execution import check_backend, each
 from confide.experiments.cell import INTERRUPTED, Task, run_alone
-from confide.experiments.store import Store, key_of
+from confide.experiments.store import Store, can_be_kept, key_of
 from confide.experiments.sweep import Cell, Sweep
 from confide.experiments.table import tidy
 
@@ -61,12 +61,16 @@ def run_cells(
     again: bool = False,
     progress: Watch | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """The result of every cell by its key (`key_of`), in the order of the cells; those in the store are not run again."""
+    """The result of every cell by its key (`key_of`), in the order of the cells; those in the store are not run again.
+
+    Results of a user's own agent are not stored.
+    """
     check_backend(backend, workers)
     cells = {key_of(cell): cell for cell in given}
     found: dict[str, dict[str, Any]] = {}
     if store is not None and not again:
-        found = {key: result for key in cells if (result := store.get(key)) is not None}
+        kept = [key for key, cell in cells.items() if can_be_kept(cell)]
+        found = {key: result for key in kept if (result := store.get(key)) is not None}
     counts = {"done": len(found), "failed": 0, "stored": len(found)}
 
     def tell() -> None:
@@ -76,7 +80,7 @@ def run_cells(
     def take(key: str, result: dict[str, Any]) -> None:
         if result["status"] == INTERRUPTED:
             raise KeyboardInterrupt
-        if store is not None and result["status"] == "done":
+        if store is not None and result["status"] == "done" and can_be_kept(cells[key]):
             store.put(key, result)
         found[key] = result
         counts[result["status"]] += 1

@@ -15,7 +15,6 @@ from confide._durable import LOCK, clean, make_folder, replace
 from confide._locks import lock, open_lock
 from confide.agents.catalogue import AGENTS
 from confide.errors import InvalidParameter
-from confide.experiments.own_code import own_code
 from confide.experiments.runner import versions
 from confide.experiments.sweep import Cell, ProblemChoice, stamp, world
 
@@ -71,17 +70,21 @@ class Store:
 
 
 def key_of(cell: Cell) -> str:
-    """32 hexadecimal digits of everything that decides a result: the cell, the world itself, our code, the agent's own file, and the
-    versions of the libraries that compute."""
+    """32 hexadecimal digits of everything that decides a result: the cell, the world itself, our code, and the versions of the libraries
+    that compute. The code of a user's own agent is not part of it, so such results are not kept (`can_be_kept`)."""
     decided = {
         "cell": {**cell.facts, "options": list(cell.spec.options), "agent": cell.spec.agent, "counts": cell.spec.counts},
         "world": _world_digest(cell.problem, stamp(cell.problem)),
         "code": _code(),
-        "own": None if cell.spec.agent in AGENTS else own_code(cell.spec.agent),
         "versions": _versions(),
         "format": FORMAT,
     }
     return hashlib.sha256(json.dumps(decided, sort_keys=True, default=digest).encode()).hexdigest()[:32]
+
+
+def can_be_kept(cell: Cell) -> bool:
+    """Results of a user's own agent are computed each time, because nobody knows which files they depend on."""
+    return cell.spec.agent in AGENTS
 
 
 @cache

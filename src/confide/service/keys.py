@@ -5,7 +5,7 @@ key that is not in it. What people reported is sealed with the vault's key (`vau
 """
 
 import contextlib
-import hashlib
+import hmac
 import os
 import secrets
 from pathlib import Path
@@ -139,18 +139,18 @@ class Pseudonyms:
 
 
 class Tagger:
-    """HMAC-SHA256 under a key of at most 64 bytes [RFC 2104], from two prepared states: `hmac.digest` lets go of the interpreter at each
-    call, and under load the event loop would wait for the writer to give it back."""
+    """HMAC-SHA256 under one key, from a prepared state.
+
+    `hmac.digest` lets go of the interpreter at each call. Under load the event loop would wait for the writer to give it back.
+    """
 
     def __init__(self, key: bytes) -> None:
-        padded = key.ljust(64, b"\0")
-        self._inner, self._outer = (hashlib.sha256(bytes(each ^ pad for each in padded)) for pad in (0x36, 0x5C))
+        self._prepared = hmac.new(key, digestmod="sha256")
 
     def tag(self, text: str) -> bytes:
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(text.encode("utf-8", "surrogatepass"))
-        outer.update(inner.digest())
-        return outer.digest()
+        tag = self._prepared.copy()
+        tag.update(text.encode("utf-8", "surrogatepass"))
+        return tag.digest()
 
 
 def _derived(master: bytes, use: str) -> bytes:
