@@ -128,8 +128,6 @@ def promise_words(guarantee: Guarantee) -> str:
 def _bars(shown: Shown) -> str:
     if shown.interval is None:
         if shown.estimate.guarantee.trust is not Trust.NONE and shown.estimate.noise_std is None:
-            if shown.estimate.certificate is None:
-                return "none: the published numbers do not determine the error of these values."
             return "none: the scale of this noise depends on the data, so it is private."
         return "none: the released numbers do not determine the variance of returns."
     low, high = shown.interval
