@@ -108,15 +108,15 @@ def privacy_claims() -> tuple[Claim, ...]:
             "lemmas-2-4-5-cor-3-thm-6",
             max(lsw) <= 1 + 1e-9,
             {"moved": lsw[0], "changed": lsw[1]},
-            lsw_first=lsw[0],
-            lsw_1=lsw[1],
+            moved=lsw[0],
+            changed=lsw[1],
         ),
         CLAIMS.claim(
             "lemma-7-cor-8-lemma-9-with-min-thm-10",
             max(lsl) <= 1 + 1e-9,
             {"moved": lsl[0], "changed": lsl[1]},
-            lsl_first=lsl[0],
-            lsl_1=lsl[1],
+            moved=lsl[0],
+            changed=lsl[1],
         ),
     )
 

@@ -62,10 +62,10 @@ def gains() -> Erratum:
         "gains",
         residuals[0] < 1e-12 and residuals[1] > 1e-3 and costs[1] > costs[0],
         {"residual": residuals[0], "printed_residual": residuals[1], "cost": costs[0], "printed_cost": costs[1]},
-        residuals_0=residuals[0],
-        residuals_1=residuals[1],
-        costs_0=costs[0],
-        costs_1=costs[1],
+        residual=residuals[0],
+        printed_residual=residuals[1],
+        cost=costs[0],
+        printed_cost=costs[1],
     )
 
 
@@ -98,9 +98,9 @@ def sensitivities() -> Erratum:
         and vector > printed[1],
         {"matrix": matrix, "vector": vector},
         matrix=matrix,
-        printed_0=printed[0],
+        printed_matrix=printed[0],
         vector=vector,
-        printed_1=printed[1],
+        printed_vector=printed[1],
     )
 
 
@@ -120,9 +120,9 @@ def overshoot() -> Erratum:
         {"true": tight, "by_printed_norm": loose, "fails": fails[1], "fails_by_printed_norm": fails[0]},
         shares=", ".join((f"{100 * value:.1f} % (epsilon = {epsilon:g})" for epsilon, value in shares.items())),
         tight=tight,
-        fails_1=fails[1],
+        fails=fails[1],
         loose=loose,
-        fails_0=fails[0],
+        fails_by_printed_norm=fails[0],
     )
 
 
@@ -147,8 +147,8 @@ def leak() -> Erratum:
         widths[0] != widths[1] and same < 1e-9,
         {"first": widths[0], "second": widths[1], "difference": widths[1] - widths[0]},
         same=same,
-        widths_0=widths[0],
-        widths_1=widths[1],
+        first=widths[0],
+        second=widths[1],
         log_det=log_det,
     )
 

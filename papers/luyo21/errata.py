@@ -74,10 +74,10 @@ def symmetrisation() -> Erratum:
         "symmetrisation",
         bool(close and skew > 0),
         {"corollary_off": float(corollary[1]), "algorithm_off": float(algorithm[1])},
-        corollary_0=corollary[0],
-        corollary_1=corollary[1],
-        algorithm_0=algorithm[0],
-        algorithm_1=algorithm[1],
+        corollary_diagonal=corollary[0],
+        corollary_off=corollary[1],
+        algorithm_diagonal=algorithm[0],
+        algorithm_off=algorithm[1],
         skew=skew,
     )
 
@@ -149,7 +149,7 @@ def slack() -> Erratum:
         epsilon=short(epsilon),
         factor=factor,
         levels=SETTING.levels,
-        levels_value=SETTING.tree.leaves.bit_length(),
+        true_levels=SETTING.tree.leaves.bit_length(),
     )
 
 

@@ -111,8 +111,8 @@ def privacy_claims() -> tuple[Claim, ...]:
             far[1] < 1.5 * far[0],
             {"fails": fails, "at_1e3": far[0], "at_1e4": far[1]},
             fails=fails,
-            far_0=far[0],
-            far_1=far[1],
+            at_1e3=far[0],
+            at_1e4=far[1],
         ),
     )
 
@@ -257,8 +257,8 @@ def costs(quick: bool, say: Say) -> tuple[Claim, ...]:
             {"eta": step},
             step=step,
             users=users,
-            lost_0=short(lost[0]),
-            lost_1=short(lost[1]),
+            with_paper_step=short(lost[0]),
+            with_own_step=short(lost[1]),
         ),
     )
 

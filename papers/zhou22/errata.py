@@ -171,8 +171,8 @@ def mirrored_noise() -> Erratum:
         "mirrored-noise",
         means[1] < means[0] < bound,
         {"mirrored": means[0], "isotropic": means[1], "bound": bound},
-        means_0=means[0],
-        means_1=means[1],
+        mirrored=means[0],
+        isotropic=means[1],
         bound=bound,
     )
 
