@@ -29,7 +29,7 @@ from confide.errors import (
 from confide.mechanisms.sources import noise_source
 from confide.policy import ContextPolicy, LinearPolicy, RandomPolicy, StochasticPolicy, TabularPolicy
 from confide.privatizers import Message
-from confide.service import client
+from confide.service import client, transport
 from confide.service.client import Accepts, Device, act
 from confide.service.crowd import Crowd
 from confide.service.episodes import contribution, message_bytes, sensitivity
@@ -85,7 +85,7 @@ def test_a_device_that_restarts_sends_the_same_bytes(folder, tmp_path, monkeypat
         one = device(http, "ann", trust="local", store=tmp_path / "device", send=lossy)
         one.join()
         with monkeypatch.context() as patch:
-            patch.setattr(client, "_TRIES", 2)
+            patch.setattr(transport, "_TRIES", 2)
             with pytest.raises(ServiceRefused):
                 one.report(*play(one, np.random.default_rng(0)))
         again = device(http, "ann", trust="local", store=tmp_path / "device", send=lossy)
@@ -296,6 +296,55 @@ def test_a_device_that_is_late_does_not_send_its_data_again(folder):
 def test_a_promise_that_is_weaker_than_accepted_is_refused(folder, accepts, why):
     with serving(folder, spec()) as http, pytest.raises(PromiseBroken, match=why):
         device(http, "ann", accepts=accepts).join()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"trust": "Local"}, {"trust": None}, {"simulation": "no"}, {"simulation": 0}, {"relation": "Null"}, {"relation": None}],
+    ids=str,
+)
+def test_what_a_person_accepts_has_no_misspelt_words(wrong):
+    """A word that nobody knows must not mean the weaker choice."""
+    with pytest.raises(InvalidParameter, match=f"{next(iter(wrong))} must be"):
+        Accepts(1.0, 1e-5, **wrong)
+
+
+def test_a_weaker_relation_must_be_accepted(folder):
+    with serving(folder, spec(relation="null")) as http:
+        strict = Accepts(1.0, 1e-5, simulation=True)
+        with pytest.raises(PromiseBroken, match="no data at all"):
+            device(http, "ann", accepts=strict).join()
+        device(http, "ann", accepts=replace(strict, relation="null")).join()
+
+
+@pytest.mark.parametrize("way", ["a link to the file", "a link to the folder", "another folder"])
+def test_a_store_is_one_store_however_it_is_reached(folder, tmp_path, monkeypatch, way):
+    place = tmp_path / "place"
+    place.mkdir()
+    (tmp_path / "folder").symlink_to(place)
+    (tmp_path / "link").symlink_to(place / "device")
+    store = {"a link to the file": tmp_path / "link", "a link to the folder": tmp_path / "folder" / "device"}.get(way, "device")
+    with serving(folder, spec(trust="local")) as http:
+        monkeypatch.chdir(place)
+        first = device(http, "ann", trust="local", store=place / "device")
+        second = device(http, "ann", trust="local", store=store)
+        monkeypatch.chdir(tmp_path)
+        for one in (first, second):
+            one.join()
+        episode = play(first, np.random.default_rng(0))
+        assert first.report(*episode) == "counted"
+        assert second.report(*episode) == "same"
+    assert (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.parametrize("field", ["generation", "run", "key", "manifest", "digest", "sent", "nonce", "outcome"])
+def test_a_damaged_store_is_a_state_error(folder, tmp_path, field):
+    store = tmp_path / "device"
+    with serving(folder, spec()) as http:
+        device(http, "ann", store=store).join()
+        store.write_text(json.dumps(json.loads(store.read_text()) | {field: ["x"]}))
+        with pytest.raises(StateError, match="damaged"):
+            device(http, "ann", store=store)
 
 
 def changed(http, path, change):

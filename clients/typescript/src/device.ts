@@ -6,7 +6,7 @@ import { fromBase64, systemEntropy, toBase64, toBigInt, toHex, type Take } from 
 import { InvalidDocument, LateReport, ServiceRefused, SignatureError, StoreError } from "./errors.js";
 import { messageOf, type AnsweredRound } from "./message.js";
 import { act, drawnPolicy, type Policy, type RoundDocument } from "./policy.js";
-import { checkPromise, type Accepts, type Manifest } from "./promise.js";
+import { checkAccepts, checkPromise, type Accepts, type Manifest } from "./promise.js";
 import type { Store } from "./store.js";
 
 const TRIES = 8;
@@ -75,6 +75,7 @@ export class Device {
   private sending: Promise<Outcome | null> | null = null;
 
   constructor(options: DeviceOptions) {
+    checkAccepts(options.accepts);
     this.options = options;
     this.base = `${options.url.replace(/\/+$/, "")}/v1/runs/${options.run}`;
     this.take = options.take ?? systemEntropy();

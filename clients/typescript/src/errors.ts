@@ -18,6 +18,9 @@ export class InvalidDocument extends ConfideError {}
 /** The step or the state of an action does not exist. */
 export class InvalidIndex extends ConfideError {}
 
+/** What the program passed to this client is not what its documentation asks for. */
+export class InvalidParameter extends ConfideError {}
+
 /** This client cannot do what the run asks for. */
 export class Unsupported extends ConfideError {}
 

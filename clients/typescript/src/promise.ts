@@ -1,5 +1,5 @@
 /** What a person accepts, against what a run promises. */
-import { PromiseBroken } from "./errors.js";
+import { InvalidParameter, PromiseBroken } from "./errors.js";
 
 /** What a person agrees to: a service that promises less is refused before anything is sent. */
 export interface Accepts {
@@ -7,6 +7,9 @@ export interface Accepts {
   delta?: number;
   trust?: "joint" | "local"; // local: nobody but this device sees the data
   simulation?: boolean; // whether fast noise is acceptable
+  // Between which inputs the outputs must be hard to tell apart. "null" compares a person's data with no data; it is
+  // weaker than "replace", which compares them with any other person's, so "null" also accepts "replace".
+  relation?: "replace" | "null";
 }
 
 export interface Manifest {
@@ -21,9 +24,20 @@ export interface Manifest {
   key: { public: string };
 }
 
+/** Programs without types may pass anything: a misspelt word must not mean the weaker choice. */
+export function checkAccepts(accepts: Accepts): void {
+  const { epsilon, delta = 0, trust = "joint", simulation = false, relation = "replace" } = accepts;
+  if (typeof epsilon !== "number" || !(epsilon > 0)) throw new InvalidParameter("epsilon must be a positive number");
+  if (typeof delta !== "number" || !(delta >= 0 && delta <= 1)) throw new InvalidParameter("delta must be in [0, 1]");
+  if (trust !== "joint" && trust !== "local") throw new InvalidParameter('trust must be "joint" or "local"');
+  if (typeof simulation !== "boolean") throw new InvalidParameter("simulation must be true or false");
+  if (relation !== "replace" && relation !== "null") throw new InvalidParameter('relation must be "replace" or "null"');
+}
+
 export function checkPromise(manifest: Manifest, accepts: Accepts): void {
+  checkAccepts(accepts);
   const { promise } = manifest;
-  const { epsilon, delta = 0, trust = "joint", simulation = false } = accepts;
+  const { epsilon, delta = 0, trust = "joint", simulation = false, relation = "replace" } = accepts;
   if (!(promise.epsilon <= epsilon && promise.delta <= delta)) {
     throw new PromiseBroken(
       `the run promises epsilon=${promise.epsilon}, delta=${promise.delta}, and this person accepts epsilon=${epsilon}, delta=${delta}`,
@@ -31,6 +45,12 @@ export function checkPromise(manifest: Manifest, accepts: Accepts): void {
   }
   if (trust === "local" && promise.trust !== "local") {
     throw new PromiseBroken("the run asks for raw data, and this person accepts local privacy only");
+  }
+  if (relation === "replace" && promise.relation !== "replace") {
+    throw new PromiseBroken(
+      "the run's guarantee compares a person's data with no data at all, which is weaker than a comparison with another " +
+        'person\'s data: whoever accepts it says so with relation: "null"',
+    );
   }
   if (manifest.simulation !== false && !simulation) {
     throw new PromiseBroken("the run is a simulation: somebody who knows the seed can subtract its noise");

@@ -3,7 +3,7 @@ import { mkdtempSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { Device, LateReport, MemoryStore, PromiseBroken, ServiceRefused, SignatureError, StoreError, type Accepts, type Store } from "../src/index.js";
+import { Device, InvalidParameter, LateReport, MemoryStore, PromiseBroken, ServiceRefused, SignatureError, StoreError, type Accepts, type Store } from "../src/index.js";
 import { FileStore } from "../src/node.js";
 import { FakeService } from "./service.js";
 
@@ -159,6 +159,18 @@ describe("what a person accepts", () => {
   test("simulations only if they say so", async () => {
     await expect(device(new FakeService("joint", {}, true)).join()).rejects.toThrow(PromiseBroken);
     await device(new FakeService("joint", {}, true), new MemoryStore(), { accepts: { simulation: true } }).join();
+  });
+
+  test.each([{ trust: "Local" }, { trust: null }, { simulation: "no" }, { relation: "Null" }, { epsilon: "1" }, { delta: NaN }])("what a person accepts has no misspelt words: %j", (wrong) => {
+    const service = new FakeService("joint");
+    expect(() => device(service, new MemoryStore(), { accepts: wrong as Partial<Accepts> })).toThrow(InvalidParameter);
+    expect(service.posts).toHaveLength(0);
+  });
+
+  test("a weaker relation must be accepted", async () => {
+    const service = new FakeService("joint", { relation: "null" });
+    await expect(device(service).join()).rejects.toThrow("no data at all");
+    await device(service, new MemoryStore(), { accepts: { relation: "null" } }).join();
   });
 
   test("a round cannot ask for a larger epsilon than the manifest says", async () => {

@@ -109,7 +109,7 @@ def _start(opened: "Opened", listening: "Listening", demo: bool) -> None:
         typer.echo(f"serving at {listening.url}; stop with Ctrl-C")
         if demo:
             spec = opened.service.runs["demo"].spec
-            accepts = Accepts(spec.epsilon, spec.delta, spec.trust, simulation=True)
+            accepts = Accepts(spec.epsilon, spec.delta, spec.trust, simulation=True, relation=spec.relation)
             key = _device_key(opened)
             crowd = Crowd(listening.url, "demo", spec.world(), api_key=key, accepts=accepts, source=lambda: noise_source("fast"))
             crowd.come(spec.users + spec.users // 5, at_once=2, stop=lambda: not opened.service.ready)

@@ -25,7 +25,7 @@ import numpy as np
 
 from confide._durable import replace
 from confide._locks import lock, open_lock
-from confide.arguments import private_kind, real, whole
+from confide.arguments import choice, flag, private_kind, real, whole
 from confide.errors import (
     AnotherRound,
     InvalidParameter,
@@ -43,6 +43,7 @@ from confide.service.episodes import contribution
 from confide.service.messages import mechanism_of, message
 from confide.service.transport import Response, Send, ServiceRefused, over_http, refusal, retried
 
+_TEXTS = ("run", "key", "manifest", "digest", "sent", "nonce", "outcome", "salt", "person")  # of a store
 _JOINS = 3  # batches that may close while a device joins
 _HEADERS = {
     "confide-generation": re.compile("[0-9]{1,15}"),
@@ -61,10 +62,16 @@ class Accepts:
     delta: float = 0.0
     trust: str = "joint"  # local: nobody but this device sees the data
     simulation: bool = False  # whether fast noise is acceptable
+    # Between which inputs the outputs must be hard to tell apart. "null" compares a person's data with no data; it is
+    # weaker than "replace", which compares them with any other person's, so "null" also accepts "replace".
+    relation: str = "replace"
 
     def __post_init__(self) -> None:
         real("epsilon", self.epsilon, above=0, finite=False)
         real("delta", self.delta, at_least=0, at_most=1)
+        choice("trust", self.trust, ("joint", "local"))
+        flag("simulation", self.simulation)
+        choice("relation", self.relation, ("replace", "null"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,8 @@ class Device:
         self._base, self.run, self._subject = f"{url.rstrip('/')}/v1/runs/{run}", run, subject
         self._api_key, self._accepts, self._pinned = api_key, accepts, key
         self._send, self._source, self._sleep = send or over_http(), source or ExactSource(), sleep
-        self._path = None if store is None else Path(store)
+        # One name for the store, whatever links lead to it and wherever the process moves later.
+        self._path = None if store is None else Path(os.path.realpath(store))
         self._process = os.getpid()
         self._lock = threading.Lock()
         salt = secrets.token_hex(16)
@@ -184,6 +192,11 @@ class Device:
             )
         if accepts.trust == "local" and promise["trust"] != "local":
             raise PromiseBroken("the run asks for raw data, and this person accepts local privacy only")
+        if accepts.relation == "replace" and promise["relation"] != "replace":
+            raise PromiseBroken(
+                "the run's guarantee compares a person's data with no data at all, which is weaker than a comparison with "
+                'another person\'s data: whoever accepts it says so with relation="null"'
+            )
         if manifest["simulation"] and not accepts.simulation:
             raise PromiseBroken("the run is a simulation: somebody who knows the seed can subtract its noise")
 
@@ -329,7 +342,8 @@ class Device:
         try:
             kept = json.loads(self._path.read_bytes())
             same_person = hmac.compare_digest(kept["person"], _salted(kept["salt"], self._subject))
-            whole_store = isinstance(kept["which"], int)
+            whole_store = type(kept["which"]) is int and type(kept.get("generation", 0)) is int
+            whole_store &= all(type(kept.get(name, "")) is str for name in _TEXTS)
         except (ValueError, KeyError, TypeError, AttributeError):
             whole_store = False
         if not whole_store:

@@ -111,7 +111,7 @@ class Target:
             self.run,
             subject=subject,
             api_key=self._key,
-            accepts=Accepts(math.inf, 1.0, trust, simulation=True),
+            accepts=Accepts(math.inf, 1.0, trust, simulation=True, relation="null"),
             key=self._pinned,
             send=self._send_once,
             source=source,
