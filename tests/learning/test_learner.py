@@ -1,6 +1,9 @@
 """What all learners share: stores, settings, and what is refused."""
 
+import copy
 import dataclasses
+import os
+import pickle
 
 import numpy as np
 import pytest
@@ -8,7 +11,7 @@ import pytest
 import confide
 from confide.agents import LSVIUCB, OFULQ, UCRLVTR, LikelihoodVI, NextStateVI, ThompsonLQ
 from confide.audit.verify import verify
-from confide.errors import InvalidParameter, StateError
+from confide.errors import InvalidParameter, PrivacyError, StateError
 from confide.learning.client import LocalClient
 from confide.mechanisms.sources import noise_source
 from confide.mechanisms.state import StateFile
@@ -50,6 +53,34 @@ def test_a_store_has_every_release_before_it_can_be_read(tmp_path):
         agent.released()
     with pytest.raises(StateError, match="must not be published"):
         agent.save()
+
+
+@pytest.mark.process
+def test_a_fork_with_users_does_not_go_on():
+    """Both processes would release the same users with other noise."""
+    agent = learner()
+    agent.next_batch()  # before there are users, a fork may go on
+    for data_first in (False, True):
+        if data_first:
+            serve(agent, 5)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                serve(agent, 5)
+                status = 16
+            except StateError as error:
+                status = 17 if "a fork copied this agent" in str(error) else 1
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (17 if data_first else 16)
+    serve(agent, 5)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps], ids=lambda each: each.__name__)
+def test_an_agent_cannot_be_copied(duplicate):
+    with pytest.raises(PrivacyError, match="an agent cannot be copied"):
+        duplicate(learner())
 
 
 def test_a_store_is_chosen_once_and_in_time(tmp_path):

@@ -76,6 +76,23 @@ def test_a_file_is_private_whole_and_never_older(tmp_path):
         file.write(packed(3))  # who had gone on from the state that was removed cannot release what others may have released
 
 
+@pytest.mark.parametrize("link", ["file", "folder"])
+def test_a_state_is_one_state_however_it_is_reached(tmp_path, monkeypatch, link):
+    place = tmp_path / "place"
+    place.mkdir()
+    (tmp_path / "folder").symlink_to(place)
+    (tmp_path / "file").symlink_to(place / "state")
+    linked = StateFile(tmp_path / link if link == "file" else tmp_path / link / "state")
+    monkeypatch.chdir(place)
+    relative = StateFile("state")
+    monkeypatch.chdir(tmp_path)
+    linked.write(packed(1))
+    for other in (relative, StateFile(place / "state")):
+        assert other.generation() == 1
+        with pytest.raises(StateError, match="must not be drawn twice"):
+            other.write(packed(1))
+
+
 def test_a_crash_between_state_and_mark_is_covered(tmp_path):
     file = StateFile(tmp_path / "agent.state")
     file.path.write_bytes(packed(3))

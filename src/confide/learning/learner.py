@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from confide.learning.client import LocalClient
 from confide.learning.resources import Footprint
 from confide.learning.round_digest import round_digest
 from confide.learning.share_server import ShareServer
-from confide.learning.turns import Turns, in_turn
+from confide.learning.turns import OneProcess, Turns, in_turn
 from confide.mechanisms.counters import Factorisation
 from confide.mechanisms.sources import NoiseSource, SecureSource, check_source
 from confide.mechanisms.state import StateFile, StateStore, pack, unpack
@@ -152,17 +152,10 @@ class Learner:
         self._store: StateStore | None = None
         self._durable = True
         self._simulated = 0
-        self._turns = Turns()
+        self._turns, self._one_process = Turns(), OneProcess()
 
     @classmethod
-    def footprint(
-        cls,
-        sizes: ProblemSizes,  # noqa: ARG003
-        *,
-        episodes: int,  # noqa: ARG003
-        privacy: Request,  # noqa: ARG003
-        **options: Any,  # noqa: ARG003
-    ) -> Footprint | None:
+    def footprint(cls, sizes: ProblemSizes, *, episodes: int, privacy: Request, **options: Any) -> Footprint | None:  # noqa: ARG003
         """What this agent needs on problems of these sizes; None if nobody has said. See `confide.agents.estimate`."""
         return None
 
@@ -273,6 +266,7 @@ class Learner:
         `contribution(...).steps` (of devices: of `decoded(message)`) over `users` users. It may have any size that the guarantee covers.
         """
         self._check_durable()
+        self._one_process.check()
         self.current_round()  # its memory is needed after the release
         before = self._privatizer.generation
         if total is not None and not self.abilities.sums:
@@ -339,6 +333,7 @@ class Learner:
     def _take(self, users: Trajectories | TransitionCounts) -> None:
         privatizer = self._privatizer
         self._check_durable()
+        self._one_process.check()
         contribution, before, served = self.contribution(users), privatizer.generation, privatizer.users
         self._check_kept(users)
         self._durable = False  # whatever fails from here on must not be tried again: these users may be in the sums already
@@ -381,6 +376,7 @@ class Learner:
     def _releasing(self) -> Iterator[None]:
         """Around whatever may complete a batch: then the next release is made durable, and what is planned follows from it."""
         self._check_durable()
+        self._one_process.check()
         self.current_round()  # its memory is needed after the release
         before = self._privatizer.generation
         yield
@@ -406,6 +402,11 @@ class Learner:
         """PRIVATE: everything needed to go on."""
         self._check_durable()
         return self._saved()
+
+    def __reduce__(self) -> NoReturn:
+        raise PrivacyError(
+            "an agent cannot be copied or pickled: two copies would noise the same data twice; use save and restore"
+        )
 
     def _check_durable(self) -> None:
         if not self._durable:

@@ -123,7 +123,8 @@ class StateFile:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(arguments.path("path", path))
+        # One name for the file, whatever links lead to it and wherever the process moves later.
+        self.path = Path(os.path.realpath(arguments.path("path", path)))
         self._mark = self.path.with_name(self.path.name + ".generation")
         self._newest = 0  # that this object has read or written
 
