@@ -90,6 +90,8 @@ OBJECTS = [
     pandas.NaT,
     pandas.NA,
     np.datetime64("NaT"),
+    np.timedelta64(5, "ns"),
+    np.timedelta64("NaT"),
     np.float32(0.1),
     [1, 2],
     {"a": 1},
@@ -210,6 +212,15 @@ def test_cells_in_small_batches(importer, monkeypatch):
 def test_cells_of_pandas(importer, kind, times):
     """One cell of another type turns a column into one of objects."""
     check(importer, pandas.DataFrame, table_of(kind, times), TEXTS[::3] + OBJECTS, **options_of(kind))
+
+
+def test_times_before_1970_are_rounded_as_in_a_mixed_column(importer):
+    """One cell turns a column of nanoseconds into one of objects, which has microseconds."""
+    columns = table_of("labels")
+    # The first two steps of everybody are just before and just after 1970. Rounded to zero, both would be at 1970.
+    columns["time"] = [pandas.Timestamp(1000 * (place % ROWS) - 500) for place in range(len(columns["user"]))]
+    assert pandas.DataFrame(columns)["time"].dtype.kind == "M"
+    check(importer, pandas.DataFrame, columns, OBJECTS, ["time"], **options_of("labels"))
 
 
 def test_formats_and_decimal_marks_are_of_text_in_a_mixed_column(importer):

@@ -334,7 +334,7 @@ class Times:
             text = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
             stamps = self._from_text(text)
         elif _is_time(column.type):
-            stamps = column.cast(pa.timestamp("us"), safe=False)
+            stamps = _microseconds(column)
         elif _is_number(column.type):
             stamps = pa.nulls(len(column), pa.timestamp("us"))
         else:
@@ -404,6 +404,17 @@ def _dates(column: Any) -> Any:
     plain = _cast(pc.if_else(pc.invert(zoned), text, nothing), pa.timestamp("us"))
     with_zone = _cast(pc.if_else(zoned, text, nothing), pa.timestamp("us", "UTC"))
     return pc.coalesce(plain, with_zone.cast(pa.timestamp("us")))
+
+
+def _microseconds(column: Any) -> Any:
+    """Times as whole microseconds, rounded down. (Arrow rounds nanoseconds towards 1970.)"""
+    import pyarrow as pa
+
+    if not pa.types.is_timestamp(column.type) or column.type.unit != "ns":
+        return column.cast(pa.timestamp("us"), safe=False)
+    nanoseconds = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(nanoseconds // 1000, mask=missing).cast(pa.timestamp("us"))
 
 
 def _cast(text: Any, kind: Any) -> Any:

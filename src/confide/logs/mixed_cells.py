@@ -53,6 +53,8 @@ def _read(cell: Any) -> tuple[str | None, float | None, int | None]:
         return _encodable(cell), None, None
     if isinstance(cell, bytes):
         return text_of_bytes(cell), None, None
+    if isinstance(cell, np.timedelta64):  # an integer to NumPy, but neither a number nor a moment
+        return _NOTHING
     if isinstance(cell, bool | np.bool_):
         return str(bool(cell)).lower(), float(cell), None
     if isinstance(cell, Real | Decimal):
