@@ -66,6 +66,18 @@ def test_content_that_makes_no_sense_is_counted_and_adds_zero(http, content):
     assert http.service.store.open_sum("demo").total == before and run.users == users + 1
 
 
+def test_a_number_of_thousands_of_digits_is_counted_and_adds_zero(http):
+    """Other nonsense is counted. If this was refused, people could find out whether their report was counted."""
+    http.settle()
+    run = http.service.runs["demo"]
+    before, users = http.service.store.open_sum("demo").total, run.users
+    long = f'{{"states": [{"9" * 5000}], "actions": [], "rewards": []}}'
+    body = f'{{"subject": "digits", "generation": {run.generation}, "trajectory": {long}}}'
+    assert http.post(f"{RUN}/reports", "device", content=body, headers={"Idempotency-Key": "d" * 16}).status_code == 201
+    http.settle()
+    assert http.service.store.open_sum("demo").total == before and run.users == users + 1
+
+
 @pytest.mark.parametrize("message", [None, "", "!", "AAAA", base64.b64encode(b"cfdm" + bytes(60)).decode()], ids=str)
 def test_what_is_no_message_is_refused(http, message):
     problem(report(http, "m", run="local", message=message), 400, "invalid")

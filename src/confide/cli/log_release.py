@@ -285,7 +285,10 @@ def _paid(asked: LogRelease, ledger: "Ledger | None", before: str | None) -> str
     account = ledger.account
     left = f"Left: {account.left}"
     if account.remaining.mu > 0 and asked.privacy.delta > 0:
-        left = f"Left: {_most(account, asked.privacy.delta)} for one more release with Gaussian noise (see confide ledger show)"
+        # At the delta of the ledger, so that the number can be compared with its budget, and at that of this release.
+        deltas = dict.fromkeys((account.total.delta or asked.privacy.delta, asked.privacy.delta))
+        most = " or ".join(_most(account, delta) for delta in deltas)
+        left = f"Left: {most} for one more release with Gaussian noise (see confide ledger show)"
     if before is not None:
         return f"already released at {before}: this is the same result, at no further cost; use --id for a new release. {left}."
     return f"charged to {ledger.path.name}. {left}."

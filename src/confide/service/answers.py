@@ -18,6 +18,7 @@ from confide.service.live import Signed
 log = logging.getLogger("confide.service")
 IMMUTABLE = "public, max-age=31536000, immutable"
 _LONGEST = 500  # characters of a path
+_MOST_DIGITS = 4000  # of a whole number: Python reads up to 4,300
 PLAIN = {"X-Content-Type-Options": "nosniff"}
 NO_STORE = {"Cache-Control": "no-store", **PLAIN}
 TITLES = {
@@ -96,12 +97,24 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 def json_object(data: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(data)
+        found = _parsed(data)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise Problem(400, "invalid", "the body must be a JSON object")
     return found
+
+
+def _parsed(data: bytes) -> Any:
+    """JSON. A whole number with more digits than Python reads is NaN, so that its report is counted like others without meaning."""
+    try:
+        return json.loads(data)
+    except ValueError:
+        return json.loads(data, parse_int=_whole_or_nan)
+
+
+def _whole_or_nan(digits: str) -> float:
+    return int(digits) if len(digits) < _MOST_DIGITS else math.nan
 
 
 def tagged(request: Request, body: bytes, tag: str, media: str, cache: str, headers: Mapping[str, str] | None = None) -> Response:

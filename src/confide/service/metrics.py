@@ -29,7 +29,7 @@ class Collector:
         refused = CounterMetricFamily("confide_refused", "Requests refused before a run saw them, by reason.", labels=["reason"])
         for reason, count in list(self._refused.items()):
             refused.add_metric([reason], count)
-        commits = CounterMetricFamily("confide_commits", "Transactions with reports.", labels=["run"])
+        commits = CounterMetricFamily("confide_commits", f"Transactions with reports. {_PRIVATE}", labels=["run"])
         for run, count in list(service.commits.items()):
             commits.add_metric([run], count)
         releases = GaugeMetricFamily("confide_generation", "The newest release.", labels=["run"])

@@ -14,7 +14,7 @@ from confide.planners.reward_features import RewardFeatures
 from confide.privacy.bounded import Array, Bounded, real_numbers
 from confide.statistics import _kernels
 from confide.statistics.bounds import Rows
-from confide.trajectory import Indices, Trajectories, TransitionCounts
+from confide.trajectory import Indices, Trajectories, TransitionCounts, checked_counts
 
 _MANY = 4096  # rows that are worth counting
 
@@ -44,7 +44,7 @@ def _of_trajectories(users: Trajectories, steps: int, states: int, actions: int)
         rest, after = np.divmod(codes, states)
         rest, action = np.divmod(rest, actions)
         step, state = np.divmod(rest, states)
-    return TransitionCounts(step, state, action, after, np.full(len(step), math.nan), count, n, H)
+    return checked_counts(step, state, action, after, np.full(len(step), math.nan), count, users=n, horizon=H)
 
 
 def _counted(codes: Indices, size: int) -> tuple[Indices, Indices]:
